@@ -1,0 +1,65 @@
+# Everything a clone needs. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+# The newest of these that is 3.10 or later makes the environment; `make PYTHON=/path/to/python venv` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$p"; break; }; done)
+PYTEST_ARGS ?=
+PYTEST := $(BIN)/python -m pytest -rs --durations=5 $(PYTEST_ARGS)
+BENCH ?= artifacts/bench
+CODE := rtmp_spark $(wildcard server)
+
+.PHONY: help venv lint types test quick demo dist bench notebook clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## .venv with the package (editable) and every extra
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.10 or later was found. Install one, or name it: make PYTHON=/path/to/python3 venv" >&2; exit 3; fi
+	@if [ ! -x $(BIN)/python ]; then "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) could not make $(VENV). On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }; fi
+	@echo "Installing rtmp-spark and every extra into $(VENV): some hundred MB the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' || { \
+		echo "pip could not install everything (see above). Behind a proxy set HTTPS_PROXY; without a network set PIP_FIND_LINKS to a directory of wheels." >&2; exit 3; }
+	@touch $@
+
+lint: $(STAMP) ## ruff
+	$(BIN)/ruff check .
+
+types: $(STAMP) ## mypy --strict
+	$(BIN)/mypy --strict $(CODE)
+
+test: $(STAMP) lint types ## everything: ruff, mypy --strict, every test; names what was skipped and why
+	$(PYTEST) -n auto --dist loadgroup
+
+quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real peers and slow ones
+	$(BIN)/ruff check .
+	$(PYTEST) -q -n auto --dist loadgroup -m "not spark and not peers and not slow"
+
+demo: $(STAMP) ## what works today, on the bundled captures
+	$(BIN)/rtmp-spark doctor
+
+dist: $(STAMP) ## dist/: wheel, sdist and rtmp_spark.zip for spark-submit --py-files
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -c 'import glob, shutil; shutil.copy(glob.glob("dist/*.whl")[0], "dist/rtmp_spark.zip")'
+	@ls -l dist
+
+bench: $(STAMP) ## speed of the codec and of the whole chain, printed, never asserted (BENCH=directory for the captures)
+	$(BIN)/python bench/make_captures.py $(BENCH)
+	$(BIN)/python bench/codec.py
+
+notebook: $(STAMP) ## JupyterLab in notebooks/
+	$(BIN)/jupyter lab --notebook-dir notebooks
+
+clean: ## remove what was made, but not .venv
+	rm -rf build dist artifacts .mypy_cache .ruff_cache .pytest_cache *.egg-info

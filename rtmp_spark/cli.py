@@ -1,0 +1,184 @@
+"""The `rtmp-spark` command: finds the subcommand, runs it, and turns what went wrong into one sentence.
+
+It knows the subcommands only by name: each lives in `rtmp_spark.commands.<name>` and is imported when it is chosen,
+so that `rtmp-spark --help` costs nothing. It does no work of its own and never shows a traceback unasked.
+
+Exit codes: 0 fine; 1 findings (`check` only); 2 usage; 3 environment; 4 a file failed; 5 no RTMP in what was given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from rtmp_spark import __version__
+from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
+
+USAGE, ENVIRONMENT, FILE_FAILED = 2, 3, 4
+INTERRUPTED = 128 + signal.SIGINT
+PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+# name -> (one line of help, examples); in the order in which people meet them.
+COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "inspect": (
+        "connections, messages and findings of captures, in the terminal, without Spark",
+        (
+            "rtmp-spark inspect trace.pcap",
+            "rtmp-spark inspect trace.pcap --table commands",
+            "rtmp-spark inspect part-*.pcap --table messages --json | jq .type_name",
+        ),
+    ),
+    "ingest": (
+        "captures into the Delta tables of a lake, with Spark",
+        (
+            "rtmp-spark ingest captures/ --lake lake",
+            "rtmp-spark ingest 's3://archive/2026/*.pcap.gz' --lake s3a://lake/rtmp --sensor edge-1",
+        ),
+    ),
+    "check": (
+        "findings with their clauses, as a gate for CI; or the golden vectors",
+        (
+            "rtmp-spark check trace.pcap --side server --fail-on error",
+            "rtmp-spark check --vectors",
+        ),
+    ),
+    "report": (
+        "one self-contained HTML page about captures or a lake",
+        ("rtmp-spark report trace.pcap -o report.html",),
+    ),
+    "extract": (
+        "a playable FLV of what was published or played",
+        ("rtmp-spark extract trace.pcap -o stream.flv", "rtmp-spark extract trace.pcap -o streams/"),
+    ),
+    "slice": (
+        "the packets of one connection, for Wireshark, with the findings as comments",
+        ("rtmp-spark slice captures/*.pcap --uid CXXXXXXXXXXXXXXXXXXXX -o one.pcapng",),
+    ),
+    "relay": (
+        "a small RTMP relay for test traffic",
+        ("rtmp-spark relay --listen 127.0.0.1:1935 --record recordings --tap session.pcap",),
+    ),
+    "publish": (
+        "publish an FLV file, keeping or breaking the rules",
+        (
+            "rtmp-spark publish movie.flv rtmp://127.0.0.1/live/test",
+            "rtmp-spark publish movie.flv rtmp://127.0.0.1/live/test --fault CHUNK_SIZE_NOT_APPLIED",
+        ),
+    ),
+    "play": (
+        "play a stream into an FLV file",
+        ("rtmp-spark play rtmp://127.0.0.1/live/test -o out.flv --duration 10",),
+    ),
+    "tap": (
+        "a proxy that records what passes as a pcap, without root",
+        ("rtmp-spark tap --listen 127.0.0.1:1936 --to 127.0.0.1:1935 -o session.pcap",),
+    ),
+    "demo": ("relay, a faulty stream, tables, findings and a report in one go", ("rtmp-spark demo",)),
+    "doctor": ("what this machine has and lacks, with the remedies", ("rtmp-spark doctor",)),
+    "explain": ("what a finding means and what to do about it", ("rtmp-spark explain CHUNK_SIZE_NOT_APPLIED",)),
+}
+
+
+def installed_commands() -> list[str]:
+    """Those of COMMANDS whose module is there."""
+    return [name for name in COMMANDS if find_spec(f"rtmp_spark.commands.{name}") is not None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in argv
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # argparse has said everything already
+        return stop.code if isinstance(stop.code, int) else USAGE
+    except KeyboardInterrupt:
+        if debug:
+            traceback.print_exc()
+        return _complain("Stopped.", "", INTERRUPTED)
+    except BrokenPipeError:
+        # `rtmp-spark ... | head`: nobody listens any more, and Python must not complain about that at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _complain(*_explanation(error))
+
+
+def _run(argv: list[str]) -> int:
+    chosen = argv[0] if argv and argv[0] in COMMANDS else None
+    parser = _parser(chosen)
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return USAGE
+    _set_colour(args)
+    return int(args.run(args))
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The whole parser, with the arguments of the chosen command only."""
+    parser = argparse.ArgumentParser(
+        prog="rtmp-spark",
+        description="Decode RTMP out of packet captures and say what went wrong.",
+        epilog="`rtmp-spark COMMAND --help` shows the options of a command and examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"rtmp-spark {__version__}")
+    parser.set_defaults(command=None)
+    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for name in installed_commands():
+        summary, examples = COMMANDS[name]
+        sub = subparsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog="\n  ".join(["examples:", *examples]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=name)
+        if name == chosen:
+            module = importlib.import_module(f"rtmp_spark.commands.{name}")
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+            sub.add_argument("--debug", action="store_true", help="show the traceback when something goes wrong")
+            sub.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR=1 does the same")
+    return parser
+
+
+def _set_colour(args: argparse.Namespace) -> None:
+    if args.no_color:
+        os.environ["NO_COLOR"] = "1"  # what rich and the programs that we start look at
+
+
+def _explanation(error: Exception) -> tuple[str, str, int]:
+    """What to tell a person about an error: the sentence, the remedy, the exit code."""
+    if isinstance(error, UserError):
+        return error.text, error.remedy, error.exit_code
+    if isinstance(error, CaptureError):
+        return error.detail, error.hint, FILE_FAILED
+    if isinstance(error, PATH_ERRORS) and error.filename:
+        return f"{error.filename}: {(error.strerror or 'cannot be read').lower()}.", "Check the path.", USAGE
+    if isinstance(error, ModuleNotFoundError):
+        return f"The Python package {error.name} is missing.", "`rtmp-spark doctor` says what to install.", ENVIRONMENT
+    if isinstance(error, RtmpSparkError):
+        return str(error), "", FILE_FAILED
+    text = f"Something unforeseen went wrong ({type(error).__name__}: {error})."
+    return text, "Run it again with --debug and report what it shows.", ENVIRONMENT
+
+
+def _complain(text: str, remedy: str, exit_code: int) -> int:
+    print(f"rtmp-spark: {text} {remedy}".rstrip(), file=sys.stderr)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
