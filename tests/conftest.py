@@ -1,0 +1,42 @@
+"""What every test may ask for: the sample captures, and which real programs this machine has."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SPARK_TESTS = ROOT / "tests" / "spark"
+
+
+@pytest.fixture(scope="session")
+def sample_pcaps() -> Path:
+    """The directory of the bundled captures."""
+    return ROOT / "sample_pcaps"
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Path:
+    """What the other side got of the bundled captures, as FLV tags."""
+    return ROOT / "sample_pcaps" / "oracle"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the Spark tests, and keep them in one worker: one JVM is heavy enough."""
+    for item in items:
+        if SPARK_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest) -> str:
+    """The path of a real program, named by `@pytest.mark.parametrize("program", ["tshark"], indirect=True)`."""
+    name: str = request.param
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
