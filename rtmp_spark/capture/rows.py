@@ -1,0 +1,168 @@
+"""Rows into Arrow batches: tuples in, record batches of the tables out, batched across connections.
+
+A row is a tuple in the order of its table's columns without `ingest_id`; rows of the message tables also come
+without `uid` and `direction`, which are the same for a whole group. Where a row names a capture it holds the number of the
+file, because the id of a capture is known only after its last byte: such batches wait here, on disk when they
+grow, until the file ends. Nothing is computed or judged here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import pyarrow as pa
+
+from rtmp_spark import schema
+
+Row = tuple[Any, ...]
+Batch = tuple[str, pa.RecordBatch]
+
+BATCH_ROWS = 8192
+HELD_BYTES = 32 << 20
+_CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
+
+
+def _waiting_schema(table: str) -> pa.Schema:
+    """The table's schema with file numbers where capture ids will stand."""
+    fields = []
+    for field in schema.arrow_schema(table):
+        if field.name in _CAPTURE_COLUMNS:
+            kind = pa.list_(pa.int32()) if pa.types.is_list(field.type) else pa.int32()
+            field = pa.field(field.name, kind, field.nullable)
+        fields.append(field)
+    return pa.schema(fields)
+
+
+class TableRows:
+    """Rows of one table on their way to a batch."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.names_captures = bool(_CAPTURE_COLUMNS & set(schema.column_names(table)))
+        self._schema = _waiting_schema(table)
+        self._grouped = table in schema.MESSAGE_TABLES
+        self._rows: list[Row] = []
+        self._uids: list[str] = []
+        self._directions: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add_group(self, uid: str, direction: str, rows: Sequence[Row]) -> None:
+        count = len(rows)
+        self._rows.extend(rows)
+        self._uids.extend([uid] * count)
+        self._directions.extend([direction] * count)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        self._rows.extend(rows)
+
+    def take(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, []
+        columns: list[Sequence[Any]] = list(zip(*rows))
+        if self._grouped:
+            columns[:0] = [self._uids, self._directions]
+            self._uids, self._directions = [], []
+        columns.append([None] * len(rows))  # ingest_id
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Spool:
+    """Batches of one table that wait for capture ids: in memory, and in a temporary file when they grow."""
+
+    def __init__(self) -> None:
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._writer: Any = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > HELD_BYTES:
+            if self._writer is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until drained
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                self._writer = pa.ipc.new_stream(self._file, batch.schema, options=options)
+            for held in self._held:
+                self._writer.write_batch(held)
+            self._held, self._bytes = [], 0
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
+            self._file.close()
+            self._file = self._writer = None
+        held, self._held, self._bytes = self._held, [], 0
+        yield from held
+
+
+def resolve_captures(batch: pa.RecordBatch, table: str, capture_ids: Sequence[str | None]) -> pa.RecordBatch:
+    """The batch as its table has it: file numbers replaced by capture ids."""
+    ids = pa.array(capture_ids, pa.string())
+    target = schema.arrow_schema(table)
+    arrays = []
+    for field, array in zip(target, batch.columns):
+        if field.name in _CAPTURE_COLUMNS:
+            if pa.types.is_list(array.type):
+                array = pa.ListArray.from_arrays(array.offsets, ids.take(array.values))
+            else:
+                array = ids.take(array)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+class RowSink:
+    """Collects rows of the wanted tables and hands out batches."""
+
+    def __init__(self, tables: Iterable[str]) -> None:
+        self.tables = {name: TableRows(name) for name in tables}
+        self._spools = {name: _Spool() for name, rows in self.tables.items() if rows.names_captures}
+        self._ready: list[Batch] = []
+
+    def wants(self, table: str) -> bool:
+        return table in self.tables
+
+    def add_group(self, table: str, uid: str, direction: str, rows: Sequence[Row]) -> None:
+        waiting = self.tables.get(table)
+        if waiting is None or not rows:
+            return
+        waiting.add_group(uid, direction, rows)
+        if len(waiting) >= BATCH_ROWS:
+            self._batch(waiting)
+
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        waiting = self.tables.get(table)
+        if waiting is None or not rows:
+            return
+        waiting.add(rows)
+        if len(waiting) >= BATCH_ROWS:
+            self._batch(waiting)
+
+    def _batch(self, waiting: TableRows) -> None:
+        batch = waiting.take()
+        spool = self._spools.get(waiting.table)
+        if spool is not None:
+            spool.add(batch)
+        else:
+            self._ready.append((waiting.table, batch))
+
+    def ready(self) -> list[Batch]:
+        """Full batches that need no capture id."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def flush(self, capture_ids: Sequence[str | None]) -> Iterator[Batch]:
+        """Everything, with the ids of all files whose numbers can occur."""
+        for waiting in self.tables.values():
+            if len(waiting):
+                self._batch(waiting)
+        yield from self.ready()
+        for table, spool in self._spools.items():
+            for batch in spool.drain():
+                yield table, resolve_captures(batch, table, capture_ids)
