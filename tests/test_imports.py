@@ -30,7 +30,8 @@ class Layer:
 # No I/O, clock, threads or randomness below capture/; and never pickle, because states are shared.
 IMPURE = (
     "asyncio", "concurrent", "io", "logging", "multiprocessing", "os", "pathlib", "pickle", "queue", "random",
-    "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",
+    "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading",
+    "time",
 )  # fmt: skip
 ALL_BUT_SPARK = ("rtmp_spark", "rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark.capture", "rtmp_spark.forensics")
 
