@@ -1,0 +1,170 @@
+"""The command line as a person meets it: help, exit codes, errors of one sentence, and the doctor."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtmp_spark import __version__, cli
+from rtmp_spark.codec.errors import CaptureError, EncodeError, UserError, ViolationCode
+from rtmp_spark.commands import doctor
+
+COMMANDS = Path(cli.__file__).parent / "commands"
+
+
+def rtmp_spark(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rtmp_spark.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+
+
+def test_help_names_every_command() -> None:
+    result = rtmp_spark("--help")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    for name in cli.installed_commands():
+        assert cli.COMMANDS[name][0].split()[0] in result.stdout
+        assert f"    {name} " in result.stdout
+
+
+def test_the_table_and_the_modules_agree() -> None:
+    modules = {path.stem for path in COMMANDS.glob("*.py")} - {"__init__"}
+    assert modules <= set(cli.COMMANDS)
+    assert modules == set(cli.installed_commands())
+
+
+@pytest.mark.parametrize("name", cli.installed_commands())
+def test_every_command_has_help_with_examples(name: str) -> None:
+    result = rtmp_spark(name, "--help", COLUMNS="100")
+    assert result.returncode == 0, result.stderr
+    assert f"usage: rtmp-spark {name}" in result.stdout
+    assert "--debug" in result.stdout
+    for example in cli.COMMANDS[name][1]:
+        assert f"  {example}\n" in result.stdout
+
+
+@pytest.mark.parametrize("name", cli.installed_commands())
+def test_examples_are_of_their_own_command(name: str) -> None:
+    assert all(example.startswith(f"rtmp-spark {name}") for example in cli.COMMANDS[name][1])
+
+
+def test_version() -> None:
+    result = rtmp_spark("--version")
+    assert (result.returncode, result.stdout) == (0, f"rtmp-spark {__version__}\n")
+    assert importlib.metadata.version("rtmp-spark") == __version__
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("doctor", "--no-such-option")])
+def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
+    result = rtmp_spark(*arguments)
+    assert result.returncode == 2
+    assert "usage: rtmp-spark" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+ERRORS = [
+    (UserError("Java was not found.", "Install Java 17.", 3), 3, "rtmp-spark: Java was not found. Install Java 17.\n"),
+    (UserError("Two streams match.", "Choose one."), 2, "rtmp-spark: Two streams match. Choose one.\n"),
+    (
+        CaptureError(ViolationCode.CAPTURE_BAD_RECORD, "x.txt is not a capture.", "Give it a pcap."),
+        4,
+        "rtmp-spark: x.txt is not a capture. Give it a pcap.\n",
+    ),
+    (
+        FileNotFoundError(2, "No such file or directory", "x.pcap"),
+        2,
+        "rtmp-spark: x.pcap: no such file or directory. Check the path.\n",
+    ),
+    (
+        ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
+        3,
+        "rtmp-spark: The Python package pyspark is missing. `rtmp-spark doctor` says what to install.\n",
+    ),
+    (EncodeError("A chunk size of 0 cannot be sent."), 4, "rtmp-spark: A chunk size of 0 cannot be sent.\n"),
+    (KeyboardInterrupt(), 130, "rtmp-spark: Stopped.\n"),
+    (
+        ValueError("odd"),
+        3,
+        "rtmp-spark: Something unforeseen went wrong (ValueError: odd). "
+        "Run it again with --debug and report what it shows.\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "text"), ERRORS, ids=[type(error).__name__ for error, _, _ in ERRORS])
+def test_an_error_is_one_sentence_and_its_remedy(
+    error: BaseException, code: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert cli.main(["doctor"]) == code
+    assert capsys.readouterr() == ("", text)
+    assert cli.main(["doctor", "--debug"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = [sys.executable, "-m", "rtmp_spark.cli", "doctor", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_no_color_reaches_what_we_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(doctor, "run", lambda args: int(os.environ["NO_COLOR"]) + 41)
+    assert cli.main(["doctor", "--no-color"]) == 42
+
+
+def test_doctor_tells_every_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.main(["doctor", "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"Python", "numpy", "pyarrow", "pyspark", "current directory", "port 1935"} <= {row["name"] for row in rows}
+    assert code == (3 if any(row["state"] == "missing" for row in rows) else 0)
+
+
+def test_doctor_misses_what_is_not_installed_and_what_is_of_another_version() -> None:
+    absent = doctor.package("no-such-package-at-all", "", "spark")
+    assert (absent.state, absent.remedy) == ("missing", "pip install 'rtmp-spark[spark]'")
+    other = doctor.package("pytest", "0.0.1")
+    assert other.state == "missing" and "0.0.1 is needed" in other.found
+    assert doctor.optional("no-such-package-at-all", "tls", "decrypting RTMPS").state == "note"
+
+
+def test_doctor_fails_when_something_needed_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "required_packages", lambda: iter([("no-such-package-at-all", "", "")]))
+    assert cli.main(["doctor"]) == 3
+    assert capsys.readouterr().out.endswith("\nMissing: no-such-package-at-all.\n")
+
+
+def test_doctor_knows_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        monkeypatch.setattr(doctor, "RELAY_PORT", listener.getsockname()[1])
+        assert doctor.port().state == "note"
+
+
+def test_doctor_finds_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    assert doctor.writable("here", tmp_path, "Go elsewhere.").state == "ok"
+    assert doctor.writable("here", tmp_path / "absent", "Go elsewhere.").state == "missing"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_knows_the_pins_of_the_package() -> None:
+    needed = {name: (pin, extra) for name, pin, extra in doctor.required_packages()}
+    assert needed["numpy"] == ("", "")
+    assert needed["pyspark"][1] == "spark"
+    assert needed["pyspark"][0].startswith("4.")
