@@ -1,0 +1,73 @@
+"""A window of a capture as columns, and the word for what is wrong with one.
+
+Everything after the walk over a file works on these columns; nobody makes an object per packet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rtmp_spark.codec.errors import Severity, ViolationCode
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+PADDING = bytes(256)  # stands after the bytes of every window, so that a header view of a short packet stays inside
+
+
+@dataclass
+class Problem:
+    """Something a capture did wrong; becomes a finding and the reason in the ledger."""
+
+    code: ViolationCode
+    detail: str
+    hint: str = ""
+    count: int = 1
+    frame: int | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return self.code.severity
+
+
+@dataclass
+class PacketBlock:
+    """Packets of one window. `start` points into `data`; frames are 1-based in the file."""
+
+    data: bytes
+    frame: Ints
+    ts_ns: Ints
+    start: Ints
+    caplen: Ints
+    origlen: Ints
+    link_type: Ints
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def packet(self, index: int) -> bytes:
+        start = int(self.start[index])
+        return self.data[start : start + int(self.caplen[index])]
+
+    def select(self, wanted: Any) -> PacketBlock:
+        """The packets that a mask or an index array picks; the bytes are shared."""
+        return PacketBlock(
+            self.data,
+            self.frame[wanted],
+            self.ts_ns[wanted],
+            self.start[wanted],
+            self.caplen[wanted],
+            self.origlen[wanted],
+            self.link_type[wanted],
+        )
+
+
+def rows_at(data: bytes, offsets: Ints, width: int) -> Bytes:
+    """Copy `width` bytes at each offset: one row per offset. The data must reach `width` beyond every offset."""
+    flat = np.frombuffer(data, np.uint8)
+    view = np.lib.stride_tricks.as_strided(flat, (max(len(flat) - width + 1, 0), width), (1, 1), writeable=False)
+    return view[offsets]

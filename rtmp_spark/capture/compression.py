@@ -1,0 +1,175 @@
+"""Plain, gzip or zstd: one stream of decompressed bytes, read forward only.
+
+Decompression is streamed and stops at the ratio and size limits; it never trusts a length in the file. The
+reader does not raise for damage inside compressed data: it ends there, and `problem` says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from typing import Any, BinaryIO
+
+from rtmp_spark.codec.errors import CaptureError, ViolationCode
+from rtmp_spark.codec.limits import Limits
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_READ_BYTES = 1 << 18
+_RATIO_GRACE_BYTES = 64 << 20  # silence compresses well: the ratio counts only once this much came out
+
+
+class ByteStream:
+    """`read(n)` gives up to n decompressed bytes, fewer only at the end; `problem` is set when it ended early."""
+
+    compression = ""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.problem: tuple[ViolationCode, str, str] | None = None
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            part = self._some(size)
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _some(self, size: int) -> bytes:
+        return self._file.read(size)
+
+
+class _Prefixed:
+    """A file whose first bytes were read to look at them."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        self._head = head
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        if self._head:
+            part, self._head = self._head[:size], self._head[size:]
+            return part
+        return self._file.read(size)
+
+
+class _Decompressing(ByteStream):
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        super().__init__(file)
+        self._limits = limits
+        self._came_in = 0
+        self._came_out = 0
+        self._pending = b""
+        self._input_ended = False
+
+    def _some(self, size: int) -> bytes:
+        while self.problem is None:
+            if not self._pending and not self._input_ended:
+                self._pending = self._file.read(_READ_BYTES)
+                self._came_in += len(self._pending)
+                self._input_ended = not self._pending
+            try:
+                out = self._inflate(size)
+            except (zlib.error, ValueError) as error:
+                return self._stop(ViolationCode.CAPTURE_TRUNCATED, f"the {self.compression} data is damaged: {error}")
+            self._came_out += len(out)
+            limits = self._limits
+            bomb = self._came_out > max(_RATIO_GRACE_BYTES, self._came_in * limits.decompress_ratio)
+            if bomb or self._came_out > limits.decompress_bytes:
+                return self._stop(
+                    ViolationCode.CAPTURE_LIMIT,
+                    f"{self._came_in} compressed bytes grow beyond {self._came_out - len(out)} bytes",
+                    "decompress it yourself if you trust it",
+                )
+            if out:
+                return out
+            if self._input_ended:
+                if self._unfinished():
+                    return self._stop(ViolationCode.CAPTURE_TRUNCATED, f"the {self.compression} data ends too early")
+                return b""
+        return b""
+
+    def _stop(self, code: ViolationCode, detail: str, hint: str = "") -> bytes:
+        self.problem = (code, detail, hint)
+        return b""
+
+    def _inflate(self, size: int) -> bytes:
+        raise NotImplementedError
+
+    def _unfinished(self) -> bool:
+        raise NotImplementedError
+
+
+class _Gzip(_Decompressing):
+    compression = "gzip"
+
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        super().__init__(file, limits)
+        self._member = zlib.decompressobj(31)
+        self._started = False
+
+    def _inflate(self, size: int) -> bytes:
+        if self._member.eof:  # members may be concatenated, and padded with zeros at the end
+            self._pending = self._pending.lstrip(b"\0")
+            if not self._pending:
+                return b""
+            self._member = zlib.decompressobj(31)
+            self._started = False
+        self._started = self._started or bool(self._pending)
+        out = self._member.decompress(self._pending, size)
+        self._pending = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        return out
+
+    def _unfinished(self) -> bool:
+        return self._started and not self._member.eof
+
+
+class _Zstd(_Decompressing):
+    compression = "zstd"
+
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        super().__init__(file, limits)
+        try:
+            self._library: Any = importlib.import_module("zstandard")
+        except ImportError:
+            raise CaptureError(None, "the file is compressed with zstd", "pip install zstandard or unzstd it") from None
+        # A frame may ask for a window of any size: memory must not follow it.
+        self._context = self._library.ZstdDecompressor(max_window_size=1 << 27)
+        self._member: Any = None
+        self._ready = b""
+
+    def _inflate(self, size: int) -> bytes:
+        if not self._ready and self._pending:
+            if self._member is None or self._member.eof:
+                self._member = self._context.decompressobj()
+            # Small steps bound what one call can give back: a block is at most 128 KiB for a few bytes of input.
+            step, rest = self._pending[:1024], self._pending[1024:]
+            try:
+                self._ready = self._member.decompress(step)
+            except self._library.ZstdError as error:
+                raise ValueError(str(error)) from None
+            self._pending = self._member.unused_data + rest if self._member.eof else rest
+        out, self._ready = self._ready[:size], self._ready[size:]
+        return out
+
+    def _unfinished(self) -> bool:
+        return self._member is not None and not self._member.eof
+
+
+def open_stream(file: BinaryIO, limits: Limits) -> ByteStream:
+    """Look at the first bytes and give back the decompressed stream."""
+    head = b""
+    while len(head) < 4:
+        part = file.read(4 - len(head))
+        if not part:
+            break
+        head += part
+    whole: Any = _Prefixed(head, file)
+    if head.startswith(_GZIP):
+        return _Gzip(whole, limits)
+    if head == _ZSTD:
+        return _Zstd(whole, limits)
+    return ByteStream(whole)

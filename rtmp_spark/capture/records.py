@@ -1,0 +1,165 @@
+"""Records of a classic pcap: walked window by window, from the start or from any byte of the file.
+
+The walk only collects offsets; times and lengths come out as columns. A record header that cannot be true
+ends the walk, because nothing after it can be found again with certainty.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, Problem, rows_at
+from rtmp_spark.capture.pcap import PcapHeader
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.limits import Limits
+
+CHAIN_RECORDS = 24  # so many plausible headers in a row are a record boundary
+_CHAIN_SECONDS = 86_400
+_PLAUSIBLE_ORIGLEN = 1 << 24
+
+
+class Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class RecordReader:
+    """Iterates the windows of `source`, which stands at a record header; `offset` is its place in the file."""
+
+    def __init__(
+        self, source: Source, header: PcapHeader, limits: Limits, window_bytes: int, offset: int, end: int | None = None
+    ) -> None:
+        self._source = source
+        self._header = header
+        self._limits = limits
+        self._window_bytes = window_bytes
+        self._end = end  # records that start here or later belong to somebody else
+        self.ended = offset
+        self.records = 0
+        self.zero_length = 0
+        self.over_snaplen = 0
+        self.problem: Problem | None = None
+
+    def __iter__(self) -> Iterator[PacketBlock]:
+        carry = b""
+        while self.problem is None:
+            fresh = self._source.read(self._window_bytes)
+            data = b"".join((carry, fresh, PADDING))
+            size = len(data) - len(PADDING)
+            offsets, position = self._walk(data, size)
+            if offsets:
+                block = self._columns(data, np.array(offsets, np.int64))
+                self.ended += position
+                if len(block):
+                    yield block
+            carry = data[position:size]
+            if self._end is not None and self.ended >= self._end:
+                return
+            if not fresh:
+                if carry and self.problem is None:
+                    self.problem = Problem(
+                        ViolationCode.CAPTURE_TRUNCATED,
+                        f"the file ends inside a record: {len(carry)} bytes after packet {self.records}",
+                        "everything before it was read; wait until the recorder has closed the file",
+                        frame=self.records,
+                    )
+                return
+
+    def _walk(self, data: bytes, size: int) -> tuple[list[int], int]:
+        header_bytes = self._header.record_header_bytes
+        incl_len_at = struct.Struct(self._header.byte_order + "I").unpack_from
+        most = self._limits.pcap_record_bytes
+        last = size - header_bytes
+        if self._end is not None:
+            last = min(last, self._end - self.ended - 1)
+        offsets: list[int] = []
+        append = offsets.append
+        position = 0
+        while position <= last:
+            (incl_len,) = incl_len_at(data, position + 8)
+            if incl_len > most:
+                self.problem = Problem(
+                    ViolationCode.CAPTURE_BAD_RECORD,
+                    f"packet {self.records + len(offsets) + 1} claims {incl_len} captured bytes",
+                    "the file is damaged from there on; everything before it was read",
+                    frame=self.records + len(offsets) + 1,
+                )
+                break
+            following = position + header_bytes + incl_len
+            if following > size:
+                break
+            append(position)
+            position = following
+        return offsets, position
+
+    def _columns(self, data: bytes, offsets: Ints) -> PacketBlock:
+        header = self._header
+        fields = rows_at(data, offsets, 16).view(header.byte_order + "u4").astype(np.int64)
+        caplen = fields[:, 2]
+        block = PacketBlock(
+            data,
+            np.arange(self.records + 1, self.records + 1 + len(offsets), dtype=np.int64),
+            fields[:, 0] * 1_000_000_000 + fields[:, 1] * (1 if header.nanosecond else 1000),
+            offsets + header.record_header_bytes,
+            caplen,
+            np.maximum(fields[:, 3], caplen),
+            np.full(len(offsets), header.link_type, np.int64),
+        )
+        self.records += len(offsets)
+        self.over_snaplen += int(np.count_nonzero(caplen > header.snaplen)) if header.snaplen else 0
+        empty = int(np.count_nonzero(caplen == 0))
+        if empty:
+            self.zero_length += empty
+            block = block.select(caplen > 0)
+        return block
+
+
+def first_record(data: bytes, header: PcapHeader, limits: Limits, *, at_file_end: bool) -> int | None:
+    """Where in `data`, which starts anywhere in a file, the first record header stands: a chain of plausible ones."""
+    header_bytes = header.record_header_bytes
+    places = min(len(data), limits.pcap_record_bytes + header_bytes) - 15
+    if places <= 0:
+        return None
+    view = np.lib.stride_tricks.as_strided(np.frombuffer(data, np.uint8), (places, 4), (1, 1), writeable=False)
+
+    def field(at: int) -> Ints:
+        shifted = np.lib.stride_tricks.as_strided(
+            np.frombuffer(data, np.uint8)[at:], view.shape, (1, 1), writeable=False
+        )
+        column: Ints = np.ascontiguousarray(shifted).view(header.byte_order + "u4")[:, 0].astype(np.int64)
+        return column
+
+    fraction, incl_len, origlen = field(4), field(8), field(12)
+    plausible = (
+        (incl_len <= limits.pcap_record_bytes)
+        & (incl_len > 0)
+        & (origlen >= incl_len)
+        & (origlen < _PLAUSIBLE_ORIGLEN)
+        & (fraction < (1_000_000_000 if header.nanosecond else 1_000_000))
+    )
+    for place in np.flatnonzero(plausible).tolist():
+        if _chain_holds(data, place, header, limits, at_file_end):
+            return int(place)
+    return None
+
+
+def _chain_holds(data: bytes, position: int, header: PcapHeader, limits: Limits, at_file_end: bool) -> bool:
+    record = struct.Struct(header.byte_order + "IIII").unpack_from
+    per_second = 1_000_000_000 if header.nanosecond else 1_000_000
+    before: int | None = None
+    for hops in range(CHAIN_RECORDS):
+        if position == len(data) and at_file_end:
+            return hops > 0
+        if position + 16 > len(data):
+            return hops >= 3
+        seconds, fraction, incl_len, origlen = record(data, position)
+        if incl_len > limits.pcap_record_bytes or origlen > _PLAUSIBLE_ORIGLEN or fraction >= per_second:
+            return False
+        if before is not None and abs(seconds - before) > _CHAIN_SECONDS:
+            return False
+        before = seconds
+        position += header.record_header_bytes + incl_len
+    return True
