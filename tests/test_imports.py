@@ -64,7 +64,7 @@ LAYERS = (
     Layer("rtmp_spark.cli", ("rtmp_spark", "rtmp_spark.codec.errors")),
     Layer(
         "rtmp_relay",
-        ("rtmp_spark.codec", "rtmp_spark.capture.pcap"),
+        ("rtmp_spark", "rtmp_spark.codec", "rtmp_spark.capture.pcap"),
         (),
         ("rtmp_spark.forensics", "rtmp_spark.capture"),
     ),
