@@ -1,0 +1,713 @@
+"""The dechunker: bytes of one direction after the handshake -> messages (RTMP 1.0 5.3).
+
+State changes only when a whole chunk is there, so events never depend on where the input was cut. Where the
+bytes alone do not tell how to read a chunk (a continuation that may or may not repeat its extended timestamp,
+a header inside an unfinished message, a chunk size announced but perhaps not used) the dechunker looks ahead to
+the next header and takes the reading after which that one makes sense; what was reported is never revised.
+
+It does not look inside messages, except for Set Chunk Size and Abort, which change how the rest is read. When a
+header cannot be true it stops with `lost` set; finding the next message is the work of resync.py.
+"""
+
+from __future__ import annotations
+
+from .errors import Severity, ViolationCode
+from .events import ABORTED, COMPLETE, TRUNCATED, Event, MessageReceived, Skipped, Violation
+from .limits import DEFAULT_LIMITS, Limits
+from .message import (
+    ABORT,
+    CONTROL_TYPES,
+    DEFAULT_CHUNK_SIZE,
+    MAX_CHUNK_SIZE,
+    SET_CHUNK_SIZE,
+    TYPE_NAMES,
+    USER_CONTROL,
+    parse_control,
+)
+from .resync import HEADER_BYTES, payload_bits, split_sizes
+
+EXTENDED = 0xFFFFFF
+MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
+LONGEST_CONTROL = 64  # above this a control message is taken for noise until the next header confirms it
+CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
+SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a new chunk size is used
+REPEAT_MS = 1000  # protocol.md rule 3: an fmt 0 time up to this is read as the delta of a following fmt 3
+WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
+
+UNKNOWN, PRESENT, ABSENT = "unknown", "present", "absent"  # does fmt 3 repeat the extended timestamp?
+
+WAITING, RESTARTS, CONTINUES = -1, 0, 1  # how to read a header inside an unfinished message
+
+_new = tuple.__new__
+
+
+class ChunkStream:
+    """What one csid remembers, and the message that is under way on it."""
+
+    __slots__ = (
+        "absolute", "active", "based", "chunk_size", "chunks", "csid", "delta", "drifted", "dropping", "ext", "field",
+        "flagged", "fmt", "got", "length", "orphan", "payload", "rule", "stale", "start", "stream_id", "timestamp",
+        "type_id", "used_delta",
+    )  # fmt: skip
+
+    def __init__(self, csid: int) -> None:
+        self.csid = csid
+        self.timestamp = 0  # ms, unwrapped
+        self.based = False  # an absolute time was seen
+        self.drifted = False  # deltas were lost since
+        self.field = 0  # the last 24-bit timestamp field
+        self.ext: int | None = None  # the last extended timestamp, when that field was 0xFFFFFF
+        self.delta = 0
+        self.absolute = False  # the last header was fmt 0
+        self.length = 0  # -1: not known
+        self.type_id = 0
+        self.stream_id = 0
+        self.stale = False  # a header that changed these may have been lost
+        self.orphan = False  # the rest of a message whose beginning was lost is still to come
+        self.active = False
+        self.got = 0
+        self.start = 0
+        self.fmt = 0
+        self.chunks = 0
+        self.chunk_size = 0
+        self.rule = ""
+        self.used_delta: int | None = None
+        self.dropping = False  # over budget: counted, no longer kept
+        self.flagged = False
+        self.payload = bytearray()
+
+
+class Dechunker:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
+        self.limits = limits
+        self.streams: dict[int, ChunkStream] = {}
+        self.chunk_size = chunk_size
+        self.size_floor = 0  # after a resync: the size is only known to be at least this; 0 when it is known
+        self.old_size = 0  # the size before the last change, while nobody has seen the new one in use
+        self.dialect = UNKNOWN
+        self.held = 0  # bytes of unfinished messages
+        self.high = False  # a csid >= 64 was seen
+        self.inferred = False
+        self.base = 0  # stream offset of buffer position 0
+        self.need = 1  # bytes the buffer must hold before another try is worth it
+        self.lost = ""
+        self.cut: tuple[ChunkStream, int] | None = None  # the chunk that the end of the buffer cut, bytes it lacks
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def run(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> int:
+        """Consume whole chunks from `pos`; with `final` also the cut one. Returns the first byte not consumed."""
+        end = len(buf)
+        streams = self.streams
+        self.need = 0
+        while pos < end:
+            byte = buf[pos]
+            if byte >= 0xC2:  # the bulk of any stream: a plain continuation, alone or with all that follow it
+                cs = streams.get(byte & 63)
+                if cs is not None and cs.active and cs.ext is None and not cs.orphan and not self.size_floor:
+                    size = self.chunk_size
+                    data = pos + 1
+                    rest = cs.length - cs.got
+                    if rest > size:
+                        following = (rest - 1) // size
+                        stop = data + rest + following
+                        if (
+                            stop <= end
+                            and buf[data + size] == byte
+                            and buf[data + size : stop : size + 1].count(byte) == following
+                        ):
+                            whole = bytearray(buf[data:stop])
+                            del whole[size :: size + 1]
+                            cs.chunks += following + 1
+                            cs.got = cs.length
+                            pos = stop
+                            self._store(cs, whole, pos, out)
+                            self._finish(cs, self.base + pos, out)
+                            continue
+                        if data + size <= end:
+                            pos = data + size
+                            cs.got += size
+                            cs.chunks += 1
+                            self._store(cs, buf[data:pos], pos, out)
+                            continue
+                    elif data + rest <= end:
+                        pos = data + rest
+                        cs.chunks += 1
+                        cs.got = cs.length
+                        self._store(cs, buf[data:pos], pos, out)
+                        self._finish(cs, self.base + pos, out)
+                        continue
+            after = self._chunk(buf, pos, end, final, out)
+            if after < 0:
+                break
+            pos = after
+        self.need = max(self.need - pos, 1)
+        return pos
+
+    def _wait(self, position: int) -> int:
+        """Nothing can be said before the buffer reaches beyond `position`."""
+        self.need = position
+        return -1
+
+    def _lose(self, why: str) -> int:
+        self.lost = why
+        return -1
+
+    def _flag(
+        self, out: list[Event], code: ViolationCode, offset: int, detail: str, message: int | None,
+        severity: Severity | None = None,
+    ) -> None:  # fmt: skip
+        out.append(Violation(code, severity or code.severity, offset, detail, message))
+
+    # -- one chunk -----------------------------------------------------------------------------------------
+
+    def _chunk(self, buf: bytes, pos: int, end: int, final: bool, out: list[Event]) -> int:
+        byte = buf[pos]
+        fmt = byte >> 6
+        csid = byte & 63
+        data = pos + 1
+        if csid < 2:  # RTMP 1.0 5.3.1.1
+            data += 1 + csid
+            if data > end:
+                return self._wait(data)
+            csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)
+        cs = self.streams.get(csid)
+        if fmt == 3:
+            if byte < 0xC2 or cs is None or not cs.active:
+                short, certain = self._short_continuation(buf, pos, data, cs, end, final)
+                if not certain:
+                    return -1
+                if short is not None:
+                    return self._continue(short, buf, pos, pos + 1, end, final, out, short_form=True)
+            if cs is None:
+                return self._fresh(pos, fmt, csid, out)
+            if cs.orphan:
+                return self._orphan(cs, buf, pos, data, end, final, out)
+            if cs.active:
+                return self._continue(cs, buf, pos, data, end, final, out)
+            return self._repeat(cs, buf, pos, data, end, final, out)
+
+        header = data
+        data += HEADER_BYTES[fmt]
+        if data > end:
+            return self._wait(data)
+        field = buf[header] << 16 | buf[header + 1] << 8 | buf[header + 2]
+        ext: int | None = None
+        if field == EXTENDED:  # RTMP 1.0 5.3.1.3
+            data += 4
+            if data > end:
+                return self._wait(data)
+            ext = int.from_bytes(buf[data - 4 : data], "big")
+        if fmt == 2:
+            if cs is None:
+                return self._fresh(pos, fmt, csid, out)
+            if cs.active and not cs.orphan:
+                return self._continue(cs, buf, pos, data, end, final, out, fmt=fmt)
+            return self._begin(cs, buf, pos, data, end, final, out, fmt, field, ext, cs.length, cs.type_id, cs.stream_id)
+        length = buf[header + 3] << 16 | buf[header + 4] << 8 | buf[header + 5]
+        type_id = buf[header + 6]
+        if fmt == 0:
+            stream_id = int.from_bytes(buf[header + 7 : header + 11], "little")  # the one little-endian field
+        elif cs is not None:
+            stream_id = cs.stream_id
+        else:
+            stream_id = self.assumed_stream_id(type_id)
+        if cs is not None and cs.active and not cs.orphan:
+            reading = self._inside_message(cs, buf, data, end, final, fmt, length, type_id)
+            if reading == WAITING:
+                return -1
+            if reading == CONTINUES:
+                return self._continue(cs, buf, pos, data, end, final, out, fmt=fmt)
+        doubtful = (
+            type_id not in TYPE_NAMES
+            or (type_id in CONTROL_TYPES and length > LONGEST_CONTROL)
+            or (cs is None and stream_id >= 1 << 24)
+        )
+        if doubtful:
+            count = min(self.chunk_size, length)
+            verdict = 0 if count > CONFIRM_BYTES else self.header_ok(buf, data + count, end, final)
+            if verdict < 0:
+                return self._wait(max(data + count, end) + 1)
+            if not verdict:
+                return self._lose("a message header that cannot be true")
+        if cs is None:
+            cs = ChunkStream(csid)
+            cs.drifted = self.inferred
+        return self._begin(cs, buf, pos, data, end, final, out, fmt, field, ext, length, type_id, stream_id)
+
+    def assumed_stream_id(self, type_id: int) -> int:
+        """fmt 1 on a csid whose fmt 0 was not seen: media has a stream, and nearly always it is the first."""
+        return 1 if self.inferred and type_id in MEDIA_TYPES else 0
+
+    def _fresh(self, pos: int, fmt: int, csid: int, out: list[Event]) -> int:
+        # protocol.md rule 10: after a handshake this means that sync is lost
+        if not self.inferred:
+            self._flag(out, ViolationCode.CHUNK_FRESH_CSID, self.base + pos,
+                       f"the first chunk on csid {csid} has fmt {fmt}, which refers to an earlier header",
+                       None, Severity.ERROR)  # fmt: skip
+        return self._lose(f"fmt {fmt} on csid {csid}, which has no earlier header")
+
+    def _begin(
+        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event],
+        fmt: int, field: int, ext: int | None, length: int, type_id: int, stream_id: int, omitted: bool = False,
+    ) -> int:  # fmt: skip
+        """A header of fmt 0, 1 or 2 that starts a message, or fmt 3 with what it repeats."""
+        if cs.stale and fmt >= 2:
+            confirmed = self._confirm_stale(cs, buf, data, end, final)
+            if confirmed < 0:
+                return -1
+            if not confirmed:
+                return self._lose(f"fmt {fmt} on csid {cs.csid}, whose last header may have been lost")
+        size = self.chunk_size
+        if length > self.size_floor and self.size_floor or self.old_size and length > min(self.old_size, size):
+            settled = self._settle_size(buf, data, cs.csid, length, end, final, out)
+            if settled < 0:
+                return -1
+            size = self.chunk_size
+        count = length if length <= size else size
+        stop = data + count
+        if stop > end and not final:
+            return self._wait(stop)
+
+        start = self.base + pos
+        fresh = cs.csid not in self.streams
+        if fresh:
+            self.streams[cs.csid] = cs
+            self.high = self.high or cs.csid >= 64
+            if fmt == 1 and not self.inferred:
+                self._flag(out, ViolationCode.CHUNK_FRESH_CSID, start,
+                           f"the first chunk on csid {cs.csid} has fmt 1", start)  # fmt: skip
+        if buf[pos] & 63 == 1 and cs.csid < 320:
+            self._flag(out, ViolationCode.CHUNK_CSID_FORM, start,
+                       f"csid {cs.csid} in three bytes where two would do", start)  # fmt: skip
+        if cs.active and not cs.orphan:
+            self._give_up(cs, start, out)
+        self._time(cs, fmt, field, ext, start, out)
+        cs.length = length
+        cs.type_id = type_id
+        cs.stream_id = stream_id
+        cs.start = start
+        cs.fmt = fmt
+        cs.chunk_size = size
+        cs.flagged = cs.orphan = cs.stale = False
+        if type_id not in TYPE_NAMES:
+            self._flag(out, ViolationCode.MSG_TYPE_UNKNOWN, start, f"message type {type_id} has no meaning", start)
+        if length > self.limits.message_bytes:
+            self._flag(out, ViolationCode.CHUNK_LIMIT, start,
+                       f"a message of {length} bytes passes the limit of {self.limits.message_bytes}", start)  # fmt: skip
+            cs.dropping = True
+        if omitted:
+            cs.flagged = True
+            self._flag(out, ViolationCode.CHUNK_EXT_TS_MISSING, start,
+                       "a message that starts with fmt 3 does not repeat the extended timestamp", start)  # fmt: skip
+        if fmt == 3 and ext is not None and self.dialect == UNKNOWN:
+            self.dialect = ABSENT if omitted else PRESENT
+        if stop > end:
+            self.cut = (cs, stop - end)
+            stop = end
+            count = stop - data
+        elif length > size:
+            following = (length - 1) // size
+            last = data + length + following
+            mark = 0xC0 | cs.csid
+            if (
+                cs.csid < 64
+                and ext is None
+                and last <= end
+                and not cs.dropping
+                and buf[stop] == mark
+                and buf[stop : last : size + 1].count(mark) == following
+            ):  # speed.md: counting the continuation headers proves the whole message at once
+                whole = bytearray(buf[data:last])
+                del whole[size :: size + 1]
+                cs.chunks = following + 1
+                self._emit(cs, self.base + last, COMPLETE, 0, bytes(whole), out)
+                return last
+        elif not cs.dropping:
+            cs.chunks = 1
+            self._emit(cs, self.base + stop, COMPLETE, 0, buf[data:stop], out)
+            return stop
+        cs.active = True
+        cs.got = count
+        cs.chunks = 1
+        self._store(cs, buf[data:stop], stop, out)
+        if cs.got == cs.length:
+            self._finish(cs, self.base + stop, out)
+        return stop
+
+    def _continue(
+        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event],
+        fmt: int = 3, short_form: bool = False,
+    ) -> int:  # fmt: skip
+        count = min(self.chunk_size, cs.length - cs.got)
+        omitted = False
+        if fmt == 3 and cs.ext is not None:
+            present = self._ext_repeated(cs, buf, pos, data, count, end, final)
+            if present == WAITING:
+                return -1
+            if present:
+                data += 4
+            else:
+                omitted = True
+        stop = data + count
+        if stop > end and not final:
+            return self._wait(stop)
+        offset = self.base + pos
+        if fmt == 3 and cs.ext is not None:
+            self.dialect = ABSENT if omitted else PRESENT
+            if omitted and not cs.flagged:
+                cs.flagged = True
+                self._flag(out, ViolationCode.CHUNK_EXT_TS_MISSING, offset,
+                           "a continuation chunk does not repeat the extended timestamp of its message", cs.start)  # fmt: skip
+        elif fmt != 3:
+            self._flag(out, ViolationCode.CHUNK_CONTINUATION_FMT, offset,
+                       f"a message goes on with a header of fmt {fmt}", cs.start)  # fmt: skip
+        if short_form:
+            self._flag(out, ViolationCode.CHUNK_CSID_SHORT_CONTINUATION, offset,
+                       f"a continuation header of csid {cs.csid} written in one byte", cs.start)  # fmt: skip
+        if stop > end:
+            self.cut = (cs, stop - end)
+            stop = end
+            count = max(0, stop - data)
+        cs.got += count
+        cs.chunks += 1
+        self._store(cs, buf[data:stop], stop, out)
+        if cs.got == cs.length:
+            self._finish(cs, self.base + stop, out)
+        return stop
+
+    def _repeat(
+        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]
+    ) -> int:
+        """fmt 3 that starts a message: everything is repeated (protocol.md rule 3)."""
+        ext = cs.ext
+        omitted = False
+        if ext is not None:
+            present = int(self.dialect == PRESENT)
+            if self.dialect == UNKNOWN:
+                present = self._ext_repeated(cs, buf, pos, data, min(self.chunk_size, cs.length), end, final)
+                if present == WAITING:
+                    return -1
+            omitted = not present
+            if present:
+                data += 4
+                if data > end:
+                    return self._wait(data)
+                ext = int.from_bytes(buf[data - 4 : data], "big")
+        return self._begin(
+            cs, buf, pos, data, end, final, out, 3, cs.field, ext, cs.length, cs.type_id, cs.stream_id, omitted
+        )
+
+    def _orphan(
+        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]
+    ) -> int:
+        """A chunk of a message whose beginning was lost: a whole chunk, or as long as its last one must be."""
+        last = (cs.length - 1) % self.chunk_size + 1
+        best, best_count = 0, 0
+        for count in (self.chunk_size, last):
+            ok = self.header_ok(buf, data + count, end, final)
+            if ok < 0:
+                return self._wait(max(data + count, end) + 1)
+            if ok > best:
+                best, best_count = ok, count
+        if not best:
+            return self._lose("the rest of a message whose beginning was lost")
+        if best_count == last:
+            cs.orphan = cs.active = False
+        out.append(Skipped(self.base + pos, self.base + data + best_count, "rest of a message whose beginning was lost"))
+        return data + best_count
+
+    # -- readings that need a look ahead ---------------------------------------------------------------------
+
+    def header_ok(self, buf: bytes, pos: int, end: int, final: bool) -> int:
+        """Could a chunk header stand at `pos`? 2 it looks like one, 1 it may, 0 no, -1 the bytes are not there yet."""
+        if pos >= end:
+            return int(pos == end) if final else -1
+        byte = buf[pos]
+        fmt = byte >> 6
+        csid = byte & 63
+        data = pos + 1
+        if csid < 2:
+            data += 1 + csid
+            if data > end:
+                return 1 if final else -1
+            csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)
+        cs = self.streams.get(csid)
+        if fmt == 3:
+            return 0 if cs is None else 1 + (cs.active or cs.orphan)
+        if cs is None and fmt == 2:
+            return 0
+        if data + HEADER_BYTES[fmt] > end:
+            return 1 if final else -1
+        if fmt and 0x0F < buf[data] < 0xFF:  # a delta of more than 17 minutes
+            return 0
+        if fmt == 2:
+            return 1
+        type_id = buf[data + 6]
+        if type_id not in TYPE_NAMES:
+            return 0
+        length = buf[data + 3] << 16 | buf[data + 4] << 8 | buf[data + 5]
+        if type_id in CONTROL_TYPES and length > LONGEST_CONTROL:
+            return 0
+        if fmt == 0:
+            return 2 if int.from_bytes(buf[data + 7 : data + 11], "little") < 1 << 16 else 0
+        return 2
+
+    def _ext_repeated(
+        self, cs: ChunkStream, buf: bytes, pos: int, data: int, count: int, end: int, final: bool
+    ) -> int:
+        """Does this fmt 3 chunk repeat the extended timestamp (1), or not (0)? (protocol.md rule 2)"""
+        if data + 4 > end and not final:
+            return self._wait(data + 4)
+        same = int.from_bytes(buf[data : data + 4], "big") == cs.ext
+        if same and self.dialect != ABSENT:
+            return 1
+        with_it = self.header_ok(buf, data + 4 + count, end, final)
+        without = self.header_ok(buf, data + count, end, final)
+        if with_it < 0 or without < 0:
+            return self._wait(max(data + 4 + count, end) + 1)
+        if with_it != without:
+            return int(with_it > without)
+        return int(same or (not cs.active and self.dialect != ABSENT))
+
+    def _inside_message(
+        self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool, fmt: int, length: int, type_id: int
+    ) -> int:
+        """A header of fmt 0 or 1 inside an unfinished message: does it go on or restart? (protocol.md rule 9)"""
+        if fmt == 1 and length == cs.length and type_id == cs.type_id:
+            return CONTINUES
+        goes_on = data + min(self.chunk_size, cs.length - cs.got)
+        restarts = data + min(self.chunk_size, length)
+        if goes_on == restarts:
+            return RESTARTS
+        as_restart = self.header_ok(buf, restarts, end, final)
+        as_continuation = self.header_ok(buf, goes_on, end, final)
+        if as_restart < 0 or as_continuation < 0:
+            return self._wait(max(goes_on, restarts, end) + 1)
+        return CONTINUES if as_continuation > as_restart else RESTARTS
+
+    def _short_continuation(
+        self, buf: bytes, pos: int, data: int, regular: ChunkStream | None, end: int, final: bool
+    ) -> tuple[ChunkStream | None, bool]:
+        """FFmpeg writes continuation headers of csid >= 64 in one byte, (0xC0 | csid) & 0xFF (protocol.md rule 12).
+
+        Returns the chunk stream such a byte belongs to, if any, and whether that can be said already."""
+        for cs in self.high_active:
+            if (0xC0 | cs.csid) & 0xFF != buf[pos]:
+                continue
+            if regular is None:
+                return cs, True
+            count = min(self.chunk_size, cs.length - cs.got)
+            rest = min(self.chunk_size, regular.length - regular.got)
+            as_short = self.header_ok(buf, pos + 1 + count, end, final)
+            as_regular = self.header_ok(buf, data + rest, end, final)
+            if as_short < 0 or as_regular < 0:
+                self._wait(max(data + max(count, rest), end) + 1)
+                return None, False
+            if as_short > as_regular:
+                return cs, True
+        return None, True
+
+    @property
+    def high_active(self) -> list[ChunkStream]:
+        return [cs for cs in self.streams.values() if cs.csid >= 64 and cs.active and not cs.orphan] if self.high else []
+
+    def _confirm_stale(self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool) -> int:
+        """After a loss: a length from before it is used only where the next header then stands right."""
+        length, size = cs.length, self.chunk_size
+        if length < 0 or cs.csid >= 64 or length > SETTLE_BYTES:
+            return 0
+        stop = data + length + max(length - 1, 0) // size
+        if cs.ext is not None and self.dialect != ABSENT:
+            stop += 4 * (max(length - 1, 0) // size)
+        elif stop <= end and buf[data + size : stop : size + 1].count(0xC0 | cs.csid) != max(length - 1, 0) // size:
+            return 0
+        ok = self.header_ok(buf, stop, end, final)
+        if ok < 0:
+            return self._wait(max(stop, end) + 1)
+        return int(ok > 0 and payload_bits(cs.type_id, length, buf[data : data + 24]) >= 0)
+
+    def _settle_size(
+        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event]
+    ) -> int:
+        """Look at the first message whose cutting tells whether the chunk size in force is really used."""
+        if csid >= 64 or length > SETTLE_BYTES:
+            self.old_size = self.size_floor = 0
+            return 1
+        if self.size_floor:
+            return self._infer_size(buf, data, csid, length, end, final)
+        mark = 0xC0 | csid
+        new, old = self.chunk_size, self.old_size
+        first = data + min(new, old)
+        if first >= end:
+            if not final:
+                return self._wait(first + 1)
+            return 1
+        if (buf[first] == mark) == (new < old):
+            self.old_size = 0
+            return 1
+        stops = [data + length + (length - 1) // size for size in (new, old)]
+        if max(stops) + 18 > end and not final:
+            return self._wait(max(stops) + 18)
+        fits = [
+            self.header_ok(buf, stop, end, final) > 0
+            and buf[data + size : stop : size + 1].count(mark) == (length - 1) // size
+            for size, stop in ((new, stops[0]), (old, stops[1]))
+        ]
+        if fits[1] and not fits[0]:
+            self.chunk_size = old
+            self._flag(out, ViolationCode.CHUNK_SIZE_NOT_APPLIED, self.base + data,
+                       f"chunk size {new} was announced, yet chunks are still cut at {old}", None)  # fmt: skip
+        self.old_size = 0
+        return 1
+
+    def _infer_size(self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool) -> int:
+        """After a resync: the first message longer than any before shows where it is cut, or that it is not."""
+        if data + length + 18 > end and not final:
+            return self._wait(data + length + 18)
+        for size in split_sizes(buf, data, csid, length, self.size_floor):
+            stop = data + length + (length - 1) // size
+            if stop + 18 > end and not final:
+                return self._wait(stop + 18)
+            if self.header_ok(buf, stop, end, final) > 0:
+                self.chunk_size = size
+                self.size_floor = 0
+                return 1
+        if length >= self.chunk_size:
+            self.chunk_size = MAX_CHUNK_SIZE
+        self.size_floor = length
+        return 1
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def _time(self, cs: ChunkStream, fmt: int, field: int, ext: int | None, start: int, out: list[Event]) -> None:
+        value = field if ext is None else ext
+        if ext is not None and ext < EXTENDED and fmt != 3:
+            self._flag(out, ViolationCode.CHUNK_EXT_TS_NEEDLESS, start,
+                       f"an extended timestamp for {ext}, which fits into 24 bits", start)  # fmt: skip
+        if fmt == 0:
+            cs.rule = "absolute" if ext is None else "ext_absolute"
+            cs.drifted = False
+            cs.used_delta = None
+            if cs.based:
+                step = (value - cs.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+                if step <= WRAP31_MS - 0x80000000:
+                    step += 0x80000000
+                cs.timestamp += step
+            else:
+                cs.timestamp = value
+                cs.based = True
+            cs.absolute = True
+            cs.field = field
+            cs.ext = ext
+            return
+        if fmt == 3 and (ext is None or ext == cs.ext):
+            cs.rule = "repeat_delta"
+            if not cs.absolute:
+                value = cs.delta
+            elif value > REPEAT_MS:
+                value = 0
+                cs.rule = "repeat_zero"
+        else:
+            cs.rule = "delta" if ext is None else "ext_delta"
+            if ext is not None:
+                if fmt != 3 and 10_000 < cs.timestamp and abs(ext - (cs.timestamp & 0xFFFFFFFF)) <= 10_000:
+                    self._flag(out, ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, start,
+                               f"the extended delta {ext} makes sense only as an absolute time", start)  # fmt: skip
+                if ext >= 0x80000000:
+                    value = ext - 0x100000000
+                    self._flag(out, ViolationCode.CHUNK_DELTA_NEGATIVE, start,
+                               f"a delta of {ext} is a step back of {-value} ms", start)  # fmt: skip
+        cs.absolute = False
+        cs.delta = value
+        cs.used_delta = value
+        cs.timestamp += value
+        cs.field = field
+        cs.ext = ext
+        if cs.drifted:
+            cs.rule = "inferred"
+
+    # -- messages that end -------------------------------------------------------------------------------------
+
+    def _emit(
+        self, cs: ChunkStream, stop: int, status: str, missing: int, payload: bytes, out: list[Event]
+    ) -> None:
+        type_id = cs.type_id
+        if type_id == ABORT and status == COMPLETE:
+            self._abort(payload, cs.start, out)
+        event = _new(
+            MessageReceived,
+            (
+                cs.start, stop, cs.fmt, cs.csid, type_id, cs.stream_id, cs.timestamp, cs.field, cs.used_delta, cs.rule,
+                cs.ext, cs.length, cs.chunks, cs.chunk_size, status, missing, self.inferred, payload,
+            ),
+        )  # fmt: skip
+        out.append(event)
+        if type_id in CONTROL_TYPES and status == COMPLETE:
+            self._check_control(event, out)
+            if type_id == SET_CHUNK_SIZE:
+                self._resize(payload)
+
+    def _check_control(self, message: MessageReceived, out: list[Event]) -> None:
+        start, type_id = message.start, message.type_id
+        for code, detail in parse_control(type_id, message.payload).violations:
+            self._flag(out, code, start, detail, start)
+        if message.csid != 2:
+            self._flag(out, ViolationCode.CTRL_CSID, start,
+                       f"a control message on csid {message.csid}, not 2", start)  # fmt: skip
+        if message.stream_id:
+            self._flag(out, ViolationCode.CTRL_STREAM_ID, start,
+                       f"a control message on stream {message.stream_id}, not 0", start,
+                       Severity.INFO if type_id == USER_CONTROL else None)  # fmt: skip
+
+    def _store(self, cs: ChunkStream, chunk: bytes | bytearray, pos: int, out: list[Event]) -> None:
+        if not cs.dropping:
+            if self.held + len(chunk) <= self.limits.partial_bytes:
+                cs.payload += chunk
+                self.held += len(chunk)
+                return
+            cs.dropping = True
+            self._flag(out, ViolationCode.CHUNK_LIMIT, self.base + pos,
+                       f"unfinished messages pass the budget of {self.limits.partial_bytes} bytes", cs.start)  # fmt: skip
+
+    def _finish(self, cs: ChunkStream, stop: int, out: list[Event]) -> None:
+        self.close_partial(cs, COMPLETE if len(cs.payload) == cs.length else TRUNCATED, stop, out)
+
+    def close_partial(self, cs: ChunkStream, status: str, stop: int, out: list[Event]) -> None:
+        """Report what arrived of a message and forget it."""
+        payload = bytes(cs.payload)
+        self.held -= len(payload)
+        cs.active = cs.dropping = False
+        cs.got = 0
+        cs.payload = bytearray()
+        self._emit(cs, stop, status, cs.length - len(payload), payload, out)
+
+    def _give_up(self, cs: ChunkStream, offset: int, out: list[Event]) -> None:
+        self._flag(out, ViolationCode.CHUNK_INTERRUPTED, offset,
+                   f"a new message begins on csid {cs.csid} with {cs.length - cs.got} bytes of the last one to come",
+                   cs.start)  # fmt: skip
+        self.close_partial(cs, TRUNCATED, offset, out)
+
+    def _abort(self, payload: bytes, offset: int, out: list[Event]) -> None:
+        if len(payload) != 4:
+            return
+        cs = self.streams.get(int.from_bytes(payload, "big"))
+        if cs is None or not cs.active:
+            self._flag(out, ViolationCode.CTRL_ABORT_IDLE, offset,
+                       f"nothing is pending on csid {int.from_bytes(payload, 'big')}", offset)  # fmt: skip
+            return
+        self._flag(out, ViolationCode.MSG_ABORTED, offset, f"{cs.length - cs.got} bytes were still to come", cs.start)
+        self.close_partial(cs, ABORTED, offset, out)
+
+    def _resize(self, payload: bytes) -> None:
+        """protocol.md rule 6; the findings about the value come from message.parse_control."""
+        if len(payload) != 4:
+            return
+        size = int.from_bytes(payload, "big") & 0x7FFFFFFF
+        if not size:
+            return
+        self.old_size = self.chunk_size if self.size_floor == 0 else 0
+        self.chunk_size = min(size, MAX_CHUNK_SIZE)
+        self.size_floor = 0
+        if self.old_size == self.chunk_size:
+            self.old_size = 0

@@ -1,0 +1,421 @@
+"""RtmpDecoder: one direction of one connection, bytes in, events out.
+
+It knows the handshake parts, hands the rest to the dechunker, and finds its feet again after a loss. It never
+replies, never raises on peer bytes, has no clock. Its whole state is a value: `state()` gives versioned bytes,
+`resume()` goes on from them in any other process.
+
+Phases: `handshake` (next is C0 or S0), `part1`, `part2` (C1/S1, C2/S2), `chunks`, `search` (looking for a message
+boundary), `bridge` (a gap lies inside one message whose end is known), `opaque` (encrypted, or no RTMP).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from .chunk import ABSENT, ChunkStream, Dechunker
+from .errors import RtmpSparkError, ViolationCode
+from .events import GAP, TRUNCATED, Event, HandshakePart, Skipped, Synchronised, Violation
+from .limits import DEFAULT_LIMITS, Limits
+from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE
+from .resync import Head, find
+
+PACKET_SIZE = 1536
+PLAIN_VERSION = 3
+ENCRYPTED_VERSIONS = (6, 8, 9)
+FIRST_TEXT_VERSION = 32  # RTMP 1.0 5.2.2: so that text protocols are told apart
+
+STATE_VERSION = 1
+_STATE_HEAD = struct.Struct(">3sBI")
+SEARCH_WINDOWS = (2048, 8192, 32768, 131072, 524288, 2097152)  # tried in turn, so that cuts of the input do not matter
+SEARCH_KEEP = 131072  # of a window without a boundary
+BRIDGE_BYTES = 1 << 21
+
+
+class StateError(RtmpSparkError):
+    """A decoder state that this version cannot resume."""
+
+
+class RtmpDecoder:
+    def __init__(
+        self, limits: Limits = DEFAULT_LIMITS, *, phase: str = "handshake", chunk_size: int = DEFAULT_CHUNK_SIZE
+    ) -> None:
+        self.limits = limits
+        self.phase = "search" if phase == "midstream" else phase
+        self._chunks = Dechunker(limits, chunk_size)
+        self._buffer = bytearray()
+        self._need = 1
+        self._base = 0  # stream offset of the first byte in the buffer
+        self._finished = False
+        self._search_start = 0  # stream offset from which bytes are being skipped
+        self._search_size = 0  # the chunk size known before the loss; 0 when the recording starts here
+        self._search_why = "the recording starts inside the stream"
+        self._tried = 0
+        self._bridge: list[int] = []  # csid, wire bytes to its end, payload bytes to the next mark, mark bytes, lost
+        if phase == "midstream":
+            self._chunks.inferred = True
+
+    @property
+    def offset(self) -> int:
+        """Stream offset of the next byte that will be received."""
+        return self._base + len(self._buffer)
+
+    @property
+    def chunk_size(self) -> int:
+        return self._chunks.chunk_size
+
+    # -- input -----------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        out: list[Event] = []
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._need:
+                return out
+            data = bytes(self._buffer)
+        elif not isinstance(data, bytes):
+            data = bytes(data)
+        if data:
+            self._advance(data, False, out)
+        return out
+
+    def receive_gap(self, length: int) -> list[Event]:
+        """`length` bytes are known to be lost here."""
+        out: list[Event] = []
+        if length <= 0:
+            return out
+        self._advance(bytes(self._buffer), True, out)
+        self._drop_rest("cut by a gap", out)
+        if self.phase == "search":
+            self._report_search(self._base, out)
+            self._base += length
+            self._search_start = self._base
+            self._tried = 0
+        elif self.phase == "chunks":
+            self._lose_bytes(length, out)
+        else:
+            self._base += length
+            if self.phase != "opaque":
+                self._enter_search("bytes of the handshake were lost", 0)
+        return out
+
+    def receive_eof(self) -> list[Event]:
+        out: list[Event] = []
+        if self._finished:
+            return out
+        self._finished = True
+        begun = self.offset > 0
+        self._advance(bytes(self._buffer), True, out)
+        if self.phase in ("handshake", "part1", "part2"):
+            if begun:
+                part = {"handshake": 0, "part1": 1, "part2": 2}[self.phase]
+                self._flag(out, ViolationCode.HS_INCOMPLETE, f"the stream ends before handshake part {part} is whole")
+            self._drop_rest("unfinished handshake", out)
+            return out
+        self._drop_rest("the stream ends inside a chunk header", out)
+        if self.phase == "search":
+            self._report_search(self._base, out)
+        for cs in self._unfinished():
+            out.append(Violation(ViolationCode.MSG_TRUNCATED, ViolationCode.MSG_TRUNCATED.severity, cs.start,
+                                 f"the stream ends with {cs.length - cs.got} bytes of the message to come", cs.start))  # fmt: skip
+            self._chunks.close_partial(cs, TRUNCATED, self._base, out)
+        if self.phase == "opaque" and self._base > self._search_start:
+            out.append(Skipped(self._search_start, self._base, self._search_why))
+        return out
+
+    # -- the phases --------------------------------------------------------------------------------------------
+
+    def _advance(self, buf: bytes, final: bool, out: list[Event]) -> None:
+        """Consume what can be consumed of `buf`, which begins at `_base`; keep the rest."""
+        pos = 0
+        self._need = 1
+        while True:
+            phase = self.phase
+            if phase == "chunks":
+                chunks = self._chunks
+                chunks.base = self._base
+                chunks.cut = None
+                pos = chunks.run(buf, pos, final, out)
+                if chunks.lost:
+                    why, chunks.lost = chunks.lost, ""
+                    for cs in self._unfinished():
+                        chunks.close_partial(cs, TRUNCATED, self._base + pos, out)
+                    self._enter_search(why, chunks.chunk_size, self._base + pos)
+                    self._tried = -1  # the byte at fault is no boundary
+                    continue
+                self._need = chunks.need
+                break
+            if phase == "search":
+                found = self._search(buf, pos, final, out)
+                if found < 0:
+                    break
+                pos = found
+                if self.phase == "search":
+                    break
+            elif phase == "bridge":
+                pos, waiting = self._cross(buf, pos, final, out)
+                if waiting:
+                    break
+            elif phase == "opaque":
+                pos = len(buf)
+                break
+            else:
+                after = self._handshake(buf, pos, out)
+                if after < 0:
+                    break
+                pos = after
+        self._buffer = bytearray(buf[pos:] if pos else buf)
+        self._base += pos
+
+    def _handshake(self, buf: bytes, pos: int, out: list[Event]) -> int:
+        start = self._base + pos
+        if self.phase == "handshake":
+            if pos >= len(buf):
+                return -1
+            version = buf[pos]
+            out.append(HandshakePart(start, start + 1, 0, buf[pos : pos + 1]))
+            if version != PLAIN_VERSION and version not in ENCRYPTED_VERSIONS:
+                self._flag(out, ViolationCode.HS_VERSION, f"version {version}, not 3", start)
+            if version >= FIRST_TEXT_VERSION:
+                self._enter_opaque("not RTMP", start + 1)
+            else:
+                self.phase = "part1"
+                self._search_size = version  # until C1 is whole
+            return pos + 1
+        if len(buf) - pos < PACKET_SIZE:
+            self._need = PACKET_SIZE
+            return -1
+        part = 1 if self.phase == "part1" else 2
+        stop = pos + PACKET_SIZE
+        out.append(HandshakePart(start, start + PACKET_SIZE, part, buf[pos:stop]))
+        if part == 2:
+            self.phase = "chunks"
+        elif self._search_size in ENCRYPTED_VERSIONS:
+            self._flag(out, ViolationCode.HS_ENCRYPTED, f"RTMPE (version {self._search_size}): the rest is encrypted", start)
+            self._enter_opaque("encrypted", start + PACKET_SIZE)
+        else:
+            self.phase = "part2"
+        return stop
+
+    def _enter_opaque(self, why: str, offset: int) -> None:
+        self.phase = "opaque"
+        self._search_why = why
+        self._search_start = offset
+
+    def _drop_rest(self, why: str, out: list[Event]) -> None:
+        """Bytes that no phase could use before a gap or the end."""
+        if self._buffer and self.phase != "search":
+            out.append(Skipped(self._base, self.offset, why))
+        self._base += len(self._buffer)
+        self._buffer = bytearray()
+
+    def _unfinished(self) -> list[ChunkStream]:
+        active = [cs for cs in self._chunks.streams.values() if cs.active]
+        return sorted(active, key=lambda cs: cs.start)
+
+    def _flag(self, out: list[Event], code: ViolationCode, detail: str, offset: int | None = None) -> None:
+        out.append(Violation(code, code.severity, self._base if offset is None else offset, detail))
+
+    # -- a gap inside one message ------------------------------------------------------------------------------
+
+    def _lose_bytes(self, length: int, out: list[Event]) -> None:
+        """A gap between or inside chunks: cross it when it lies inside one message, else look for the next."""
+        chunks = self._chunks
+        cut, chunks.cut = chunks.cut, None
+        unfinished = self._unfinished()
+        if cut is not None:
+            cs, lacking = cut
+        elif len(unfinished) == 1:
+            cs, lacking = unfinished[0], 0
+        else:
+            cs, lacking = None, 0
+        if cs is not None and not cs.dropping:
+            mark = 1 + (cs.csid >= 64) + (cs.csid >= 320)
+            if cs.ext is not None and chunks.dialect != ABSENT:
+                mark += 4
+            rest = cs.length - cs.got - lacking
+            wire = lacking + rest + mark * -(-rest // chunks.chunk_size)
+            if length <= wire and wire - length <= BRIDGE_BYTES:
+                self.phase = "bridge"
+                self._bridge = [cs.csid, wire, lacking, mark, length]
+                self._base += length
+                return
+        self._base += length
+        self._give_up_partials("gap", chunks.chunk_size, out)
+
+    def _give_up_partials(self, why: str, size: int, out: list[Event]) -> None:
+        for cs in self._unfinished():
+            self._chunks.close_partial(cs, GAP, self._base, out)
+            cs.orphan = True
+        self._enter_search(why, size)
+
+    def _cross(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> tuple[int, bool]:
+        """Beyond a gap inside one message: are its marks and the next header where they must be?"""
+        csid, wire, lacking, mark_bytes, lost = self._bridge
+        chunks = self._chunks
+        cs = chunks.streams[csid]
+        left = wire - lost
+        stop = pos + left
+        ok = chunks.header_ok(buf, stop, len(buf), final)
+        if ok < 0:
+            self._need = max(stop, len(buf)) + 1 - pos
+            return pos, True
+        # walk the layout of the rest of the message: payload, mark, payload, ...
+        rest = cs.length - cs.got
+        pieces = bytearray()
+        at = -lost  # wire position relative to the first byte after the gap
+        count = lacking
+        marks_right = True
+        whole = 0
+        while True:
+            a, b = max(at, 0), min(at + count, len(buf) - pos)
+            if b > a:
+                pieces += buf[pos + a : pos + b]
+            at += count
+            whole += count
+            if whole >= rest:
+                break
+            if 0 <= at < len(buf) - pos and mark_bytes in (1, 5) and buf[pos + at] != 0xC0 | csid:
+                marks_right = False
+            at += mark_bytes
+            cs.chunks += 1
+            count = min(chunks.chunk_size, rest - whole)
+        cut_short = final and stop > len(buf)
+        if marks_right and (ok or cut_short):
+            self.phase = "chunks"
+            cs.payload += pieces
+            chunks.held += len(pieces)
+            stop = min(stop, len(buf))
+            chunks.close_partial(cs, GAP, self._base + stop, out)
+            return stop, False
+        self._give_up_partials("gap", chunks.chunk_size, out)
+        return pos, False
+
+    # -- looking for a boundary --------------------------------------------------------------------------------
+
+    def _enter_search(self, why: str, size: int, offset: int | None = None) -> None:
+        self.phase = "search"
+        self._search_why = why
+        self._search_size = size
+        self._search_start = self._base if offset is None else offset
+        self._tried = 0
+        for cs in self._chunks.streams.values():
+            cs.stale = cs.drifted = True
+
+    def _search(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> int:
+        """Returns where to go on, or -1 to wait for more."""
+        skip = 0
+        if self._tried < 0:
+            skip = 1
+        available = len(buf) - pos
+        for window in SEARCH_WINDOWS:
+            if window <= self._tried:
+                continue
+            if available < window:
+                break
+            found = self._boundary(buf[pos : pos + window], skip, False, out, pos)
+            if found >= 0:
+                return found
+            self._tried = window if not skip else self._tried
+            if window == SEARCH_WINDOWS[-1]:
+                self._tried = 0
+                return pos + window - SEARCH_KEEP
+        if final:
+            found = self._boundary(buf[pos:], skip, True, out, pos)
+            return found if found >= 0 else len(buf)
+        self._need = next((window for window in SEARCH_WINDOWS if window > available), SEARCH_WINDOWS[-1])
+        return -1
+
+    def _boundary(self, window: bytes, skip: int, final: bool, out: list[Event], pos: int) -> int:
+        chunks = self._chunks
+        heads = {
+            cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0
+        }
+        sync = find(window, skip, heads, self._search_size, chunks.dialect == ABSENT, final)
+        if sync is None:
+            return -1
+        offset = self._base + pos + sync.position
+        self._report_search(offset, out)
+        out.append(Synchronised(offset, sync.size_floor or sync.chunk_size, MAX_CHUNK_SIZE if sync.size_floor else sync.chunk_size))
+        for csid, head in sync.heads.items():
+            cs = chunks.streams.get(csid)
+            if cs is None:
+                cs = chunks.streams[csid] = ChunkStream(csid)
+                cs.drifted = True
+            if cs.orphan:
+                continue
+            cs.length, cs.type_id, cs.stream_id = head
+            cs.stale = True
+        if sync.size_floor and self._search_size >= sync.size_floor:
+            chunks.chunk_size, chunks.size_floor = self._search_size, 0
+        else:
+            chunks.chunk_size, chunks.size_floor = sync.chunk_size, sync.size_floor
+        chunks.old_size = 0
+        chunks.inferred = True
+        self.phase = "chunks"
+        return pos + sync.position
+
+    def _report_search(self, offset: int, out: list[Event]) -> None:
+        if offset > self._search_start:
+            out.append(Skipped(self._search_start, offset, self._search_why))
+            self._flag(out, ViolationCode.CHUNK_RESYNC,
+                       f"{offset - self._search_start} bytes skipped to find the next message: {self._search_why}",
+                       self._search_start)  # fmt: skip
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """Everything needed to go on elsewhere, as versioned bytes."""
+        chunks = self._chunks
+        blobs = [bytes(self._buffer)]
+        streams = []
+        for cs in chunks.streams.values():
+            streams.append([getattr(cs, name) for name in _STREAM_FIELDS])
+            blobs.append(bytes(cs.payload))
+        fields: dict[str, Any] = {
+            "decoder": [getattr(self, name) for name in _DECODER_FIELDS],
+            "chunks": [getattr(chunks, name) for name in _CHUNKS_FIELDS],
+            "streams": streams,
+            "blobs": [len(blob) for blob in blobs],
+        }
+        text = json.dumps(fields, separators=(",", ":")).encode()
+        return b"".join((_STATE_HEAD.pack(b"RSD", STATE_VERSION, len(text)), text, *blobs))
+
+    @classmethod
+    def resume(cls, state: bytes, limits: Limits = DEFAULT_LIMITS) -> RtmpDecoder:
+        try:
+            magic, version, size = _STATE_HEAD.unpack_from(state)
+            if magic != b"RSD":
+                raise StateError("this is no decoder state")
+            if version != STATE_VERSION:
+                raise StateError(f"a decoder state of version {version}; this program reads version {STATE_VERSION}")
+            at = _STATE_HEAD.size + size
+            fields = json.loads(state[_STATE_HEAD.size : at])
+            decoder = cls(limits)
+            chunks = decoder._chunks
+            for name, value in zip(_DECODER_FIELDS, fields["decoder"], strict=True):
+                setattr(decoder, name, value)
+            for name, value in zip(_CHUNKS_FIELDS, fields["chunks"], strict=True):
+                setattr(chunks, name, value)
+            blobs = []
+            for length in fields["blobs"]:
+                blobs.append(bytearray(state[at : at + length]))
+                at += length
+            decoder._buffer = blobs[0]
+            for values, payload in zip(fields["streams"], blobs[1:], strict=True):
+                cs = ChunkStream(values[0])
+                for name, value in zip(_STREAM_FIELDS, values, strict=True):
+                    setattr(cs, name, value)
+                cs.payload = payload
+                chunks.streams[cs.csid] = cs
+        except (struct.error, ValueError, KeyError, IndexError, TypeError) as error:
+            raise StateError(f"a damaged decoder state: {error}") from error
+        return decoder
+
+
+_DECODER_FIELDS = (
+    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_bridge",
+)  # fmt: skip
+_CHUNKS_FIELDS = ("chunk_size", "size_floor", "old_size", "dialect", "held", "high", "inferred")
+_STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))

@@ -1,0 +1,405 @@
+"""Find a message boundary in bytes that start anywhere, and infer the chunk size.
+
+A boundary is believed when a chain of messages hangs on it: every header that stands where the one before says it
+must, every continuation mark, every tag header or AMF name at the start of a payload is worth some bits, and
+enough bits are proof. The first header found is rarely the first that is there, because fmt 2 and 3 carry no
+length: `find` therefore walks back from it over the messages that end exactly where the next one begins.
+
+Nothing here changes any state: `find` says where to start and what to assume there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .message import TYPE_NAMES
+
+COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 5000, 10000, 512, 1400)
+MAX_SIZE = 0xFFFFFF
+PROOF_BITS = 60  # with more bytes to come
+PROOF_BITS_AT_END = 36  # when nothing more will come
+ENOUGH_BITS = 120  # no need to walk further
+BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
+HEADER_BYTES = (11, 7, 3, 0)
+_CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
+_TYPES = b"".join(re.escape(bytes((t,))) for t in TYPE_NAMES)
+_FOURCC = (b"avc1", b"hvc1", b"vvc1", b"av01", b"vp09", b"vp08", b"ac-3", b"ec-3", b"Opus", b".mp3", b"fLaC", b"mp4a")
+
+# A header that carries a length: fmt 0 with a small stream id, or fmt 1 with a delta below 65536 ms (or 0xFFFFFF).
+_ANCHOR = re.compile(
+    rb"(?=(?:[\x02-\x3f]|\x00.|\x01..)...[\x00-\x3f]..[" + _TYPES + rb"].\x00\x00\x00"
+    rb"|(?:[\x42-\x7f]|\x40.|\x41..)(?:\x00..|\xff\xff\xff)[\x00-\x3f]..[" + _TYPES + rb"])",
+    re.DOTALL,
+)
+
+
+class Head(NamedTuple):
+    """What fmt 1, 2 and 3 refer back to."""
+
+    length: int
+    type_id: int
+    stream_id: int
+
+
+class Sync(NamedTuple):
+    position: int
+    chunk_size: int
+    size_floor: int  # 0: the chunk size is certain; else it is at least this
+    heads: dict[int, Head]  # what messages at and after `position` may refer back to
+
+
+class _Header(NamedTuple):
+    fmt: int
+    csid: int
+    data: int  # where the payload begins
+    delta: int
+    ext: int | None
+    length: int
+    type_id: int
+    stream_id: int
+
+
+class _Walk(NamedTuple):
+    bits: int
+    size: int  # 0 while unknown
+    floor: int
+    heads: dict[int, Head]
+    marks: dict[int, set[bytes]]  # per csid, how its payloads begin
+
+
+def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> list[int]:
+    """Every chunk size that puts continuation headers of `csid` at the right places inside a message at `data`."""
+    mark = 0xC0 | csid
+    sizes = []
+    at = data + max(floor, 1)
+    limit = min(data + length, len(buf))
+    byte = bytes((mark,))
+    while (at := buf.find(byte, at, limit)) >= 0:
+        size = at - data
+        marks = buf[at : data + length + (length - 1) // size : size + 1]
+        if marks.count(mark) == len(marks):
+            sizes.append(size)
+        at += 1
+    sizes.sort(key=lambda size: (size not in COMMON_SIZES, size))
+    return sizes[:16]
+
+
+def find(
+    buf: bytes, start: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
+) -> Sync | None:
+    """The first boundary at or after `start` that verifies. `chunk_size` is 0 when it is not known."""
+    anchors = [match.start() for match in _ANCHOR.finditer(buf, start)]
+    need = PROOF_BITS_AT_END if final else PROOF_BITS
+    for size in (chunk_size, 0) if chunk_size else (0,):
+        for anchor in anchors:
+            walk = _walk(buf, anchor, size, heads, dialect_absent, final)
+            if walk is not None and walk.bits >= need:
+                return _back(buf, start, anchor, anchors, walk, heads)
+    return None
+
+
+# -- forward -----------------------------------------------------------------------------------------------------
+
+
+def _header(buf: bytes, pos: int, heads: dict[int, Head]) -> _Header | None:
+    """The header at `pos`, None when its bytes are not all there. Unknown lengths are -1."""
+    end = len(buf)
+    if pos >= end:
+        return None
+    byte = buf[pos]
+    fmt = byte >> 6
+    csid = byte & 63
+    data = pos + 1
+    if csid < 2:
+        data += 1 + csid
+        if data > end:
+            return None
+        csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)
+    field = data
+    data += HEADER_BYTES[fmt]
+    if data > end:
+        return None
+    length, type_id, stream_id = heads.get(csid, _NO_HEAD)
+    delta, ext = 0, None
+    if fmt < 3:
+        delta = buf[field] << 16 | buf[field + 1] << 8 | buf[field + 2]
+        if delta == 0xFFFFFF:
+            data += 4
+            if data > end:
+                return None
+            ext = int.from_bytes(buf[data - 4 : data], "big")
+        if fmt < 2:
+            length = buf[field + 3] << 16 | buf[field + 4] << 8 | buf[field + 5]
+            type_id = buf[field + 6]
+            if fmt == 0:
+                stream_id = int.from_bytes(buf[field + 7 : field + 11], "little")
+            elif stream_id < 0:
+                stream_id = 1 if type_id in (8, 9, 15, 18, 22) else 0
+    return _Header(fmt, csid, data, delta, ext, length, type_id, stream_id)
+
+
+_NO_HEAD = Head(-1, -1, -1)
+
+
+def _header_bits(header: _Header, heads: dict[int, Head]) -> int:
+    """How much a header that starts a message says for itself; -1 when it cannot be one."""
+    fmt, csid, _, delta, ext, length, type_id, stream_id = header
+    known = heads.get(csid)
+    if fmt == 3:
+        return 6
+    bits = 0
+    if fmt == 0:
+        if stream_id > 0xFFFF:
+            return -1
+        bits = 28 if stream_id < 16 else 16
+    elif ext is None:
+        if delta > 0xFFFFF:
+            return -1
+        bits = 14 if delta < 1024 else 8 if delta < 65536 else 3
+    else:
+        bits = 12 if ext < 0xFFFFFFF or ext > 0xFFFF0000 else 2
+    if fmt == 2:
+        return bits + 4
+    if type_id not in TYPE_NAMES:
+        return -1
+    bits += 12 if length < 1 << 16 else 6 if length < 1 << 20 else 4
+    if known is not None and known.type_id == type_id:
+        bits += 4
+    return bits
+
+
+def payload_bits(type_id: int, length: int, head: bytes) -> int:
+    """How much the first bytes of a payload say for its type; -1 when they contradict it."""
+    if type_id in _CONTROL_LENGTHS:
+        return 16 if length in _CONTROL_LENGTHS[type_id] else -1
+    if length == 0:
+        return 0
+    if not head:
+        return 0
+    first = head[0]
+    if type_id == 8:
+        if first >> 4 == 9:
+            return 16 if any(fourcc in head[:24] for fourcc in _FOURCC) or first & 15 in (5, 7) else -1
+        if first >> 4 in (12, 13):
+            return -1
+        if first >> 4 == 10 and len(head) > 1:
+            return 8 if head[1] < 2 else -1
+        return 1
+    if type_id == 9:
+        if first & 0x80:
+            return 16 if any(fourcc in head[:24] for fourcc in _FOURCC) or first >> 4 & 7 == 5 else -1
+        if not 1 <= first >> 4 <= 5 or first & 15 not in (1, 2, 3, 4, 5, 6, 7, 12):
+            return -1
+        if first & 15 in (7, 12) and len(head) > 2:
+            return 14 if head[1] < 3 and head[2] in (0, 255) else -1
+        return 2
+    if type_id in (15, 17) and first == 0:
+        head = head[1:]
+    if type_id in (15, 17, 18, 20):  # they begin with a short name
+        if len(head) < 4:
+            return 0
+        name = head[3 : 3 + min(head[2], 12)]
+        return 24 if head[:2] == b"\x02\x00" and 0 < head[2] < 64 and name.isascii() and name.decode().isprintable() else -1
+    return 0
+
+
+def _walk(
+    buf: bytes, pos: int, size: int, known: dict[int, Head], dialect_absent: bool, final: bool,
+    floor: int = 0, limit: int = 400,
+) -> _Walk | None:  # fmt: skip
+    """Follow the chain from `pos`. None when it breaks; what was gathered when it only cannot be followed further."""
+    end = len(buf)
+    heads: dict[int, Head] = dict(known)
+    stale = set(known)  # lengths from before the loss may have changed meanwhile
+    rest: dict[int, int] = {}
+    ext: dict[int, int] = {}
+    marks: dict[int, set[bytes]] = {}
+    bits = 0
+    fallback: _Walk | None = None  # the chain up to the first use of a stale length
+    for _ in range(limit):
+        if bits >= ENOUGH_BITS:
+            break
+        header = _header(buf, pos, heads)
+        if header is None:
+            break
+        fmt, csid, data, _, ext_value, length, type_id, stream_id = header
+        left = rest.get(csid, 0)
+        if fmt == 3 and left:
+            bits += 8
+            if csid in ext and not dialect_absent and int.from_bytes(buf[data : data + 4], "big") == ext[csid]:
+                data += 4
+        elif left:
+            return fallback  # a header inside an unfinished message
+        else:
+            if length < 0:
+                break  # fmt 2 or 3 whose length is not known: cannot be followed, but need not be wrong
+            if fmt >= 2 and csid in stale:
+                if fallback is None:
+                    fallback = _Walk(bits, size, floor, heads.copy(), marks)
+            value = _header_bits(header, heads)
+            if value < 0:
+                return fallback
+            if fmt == 3 and csid in ext and not dialect_absent:
+                data += 4
+            head = buf[data : data + 24]
+            value_inside = payload_bits(type_id, length, head)
+            if value_inside < 0:
+                return fallback
+            bits += value + value_inside
+            heads[csid] = Head(length, type_id, stream_id)
+            if fmt < 2:
+                stale.discard(csid)
+                ext.pop(csid, None)
+            if ext_value is not None:
+                ext[csid] = ext_value
+            if length:
+                marks.setdefault(csid, set()).add(head[:2])
+            left = length
+            if not size and left > floor:
+                return _branch(buf, pos, data, header, bits, floor, heads, marks, dialect_absent, final) or fallback
+        count = min(size or MAX_SIZE, left)
+        rest[csid] = left - count
+        pos = data + count
+        if pos > end:
+            if final:
+                bits -= 8  # a message cut by the end proves less
+            break
+    return _Walk(bits, size, floor, heads, marks)
+
+
+def _branch(
+    buf: bytes, pos: int, data: int, header: _Header, bits: int, floor: int, heads: dict[int, Head],
+    marks: dict[int, set[bytes]], dialect_absent: bool, final: bool,
+) -> _Walk | None:  # fmt: skip
+    """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
+    best: _Walk | None = None
+    length, csid = header.length, header.csid
+    choices = [(0, data + length)]
+    if csid < 64:
+        for size in split_sizes(buf, data, csid, length, floor):
+            choices.append((size, data + length + (length - 1) // size))
+    for size, stop in choices:
+        if stop > len(buf):
+            cuts = (min(len(buf), stop) - data) // (size + 1) if size else 0
+            onward = _Walk(0, size, length if not size else 0, heads, {})
+            gained = 8 * cuts if cuts > 1 else -1 if size else 0
+        else:
+            cuts = (length - 1) // size if size else 0
+            walked = _walk(buf, stop, size, heads, dialect_absent, final, floor=0 if size else length)
+            if walked is None:
+                continue
+            onward, gained = walked, walked.bits + 8 * cuts
+        if gained >= 0 and (best is None or bits + gained > best.bits):
+            merged = {key: marks.get(key, set()) | onward.marks.get(key, set()) for key in {*marks, *onward.marks}}
+            best = _Walk(bits + gained, onward.size or size, 0 if onward.size or size else max(onward.floor, length),
+                         {**heads, **onward.heads}, merged)  # fmt: skip
+    return best
+
+
+# -- backward ----------------------------------------------------------------------------------------------------
+
+
+def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
+    """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
+    size = walk.size or MAX_SIZE
+    lengths: dict[int, int] = {csid: head.length for csid, head in known.items()}
+    types = {csid: head for csid, head in walk.heads.items()}
+    heads = dict(known)
+    earlier = [anchor for anchor in anchors if anchor < at]
+    position = at
+    while True:
+        step = _before(buf, start, position, size, earlier, lengths, types, walk.marks, heads)
+        if step is None:
+            break
+        position, header = step
+        if header.fmt >= 2:
+            lengths[header.csid] = header.length
+            heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
+        else:
+            lengths.pop(header.csid, None)
+            heads.pop(header.csid, None)
+        earlier = [anchor for anchor in earlier if anchor < position]
+    for csid, head in types.items():
+        heads.setdefault(csid, Head(-1, head.type_id, head.stream_id))
+    return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads)
+
+
+def _before(
+    buf: bytes, start: int, stop: int, size: int, anchors: list[int], lengths: dict[int, int],
+    types: dict[int, Head], marks: dict[int, set[bytes]], heads: dict[int, Head],
+) -> tuple[int, _Header] | None:  # fmt: skip
+    for anchor in reversed(anchors):
+        if stop - anchor > BACK_BYTES:
+            break
+        header = _header(buf, anchor, types)
+        if header is not None and _spans(buf, header, stop, size) and _header_bits(header, types) >= 0:
+            inside = payload_bits(header.type_id, header.length, buf[header.data : min(stop, header.data + 24)])
+            if inside >= 0:
+                return anchor, header
+    for csid, length in lengths.items():
+        if csid in types and csid < 64 and length >= 0:
+            for fmt in (3, 2):
+                pos = stop - length - max(length - 1, 0) // size - 1 - HEADER_BYTES[fmt]
+                found = _compact(buf, start, pos, stop, fmt, csid, size, types[csid], marks, 16)
+                if found is not None:
+                    return found
+    for csid, head in types.items():
+        if csid < 64 and csid not in lengths and marks.get(csid):
+            for pos in _candidates(buf, max(start, stop - BACK_BYTES), stop, csid):
+                found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, head, marks, 30)
+                if found is not None:
+                    return found
+    return None
+
+
+def _candidates(buf: bytes, low: int, high: int, csid: int) -> Iterator[int]:
+    """Positions of fmt 2 and 3 header bytes of `csid`, nearest to `high` first."""
+    two, three = 0x80 | csid, 0xC0 | csid
+    for pos in range(high - 1, low - 1, -1):
+        if buf[pos] == two or buf[pos] == three:
+            yield pos
+
+
+def _spans(buf: bytes, header: _Header, stop: int, size: int) -> bool:
+    """Does the message of `header` end exactly at `stop`?"""
+    length = header.length
+    cuts = max(length - 1, 0) // size
+    if header.csid >= 64 or header.data + length + cuts != stop:
+        return False
+    mark = 0xC0 | header.csid
+    return buf[header.data + size : stop : size + 1].count(mark) == cuts
+
+
+def _compact(
+    buf: bytes, start: int, pos: int, stop: int, fmt: int, csid: int, size: int, head: Head,
+    marks: dict[int, set[bytes]], need: int,
+) -> tuple[int, _Header] | None:  # fmt: skip
+    """A message with a header of fmt 2 or 3 from `pos` to `stop`, if its bytes say so loudly enough."""
+    if pos < start or buf[pos] != (fmt << 6 | csid):
+        return None
+    data = pos + 1 + HEADER_BYTES[fmt]
+    if data > stop:
+        return None
+    bits = 8
+    delta = 0
+    if fmt == 2:
+        delta = buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
+        if delta > 1024:
+            return None
+        bits += 14
+    wire = stop - data
+    cuts = wire // (size + 1) if wire % (size + 1) else max(wire // (size + 1) - 1, 0)
+    length = wire - cuts
+    mark = 0xC0 | csid
+    if length <= 0 or buf[data + size : stop : size + 1].count(mark) != cuts:
+        return None
+    bits += 8 * cuts
+    inside = payload_bits(head.type_id, length, buf[data : min(stop, data + 24)])
+    if inside < 0:
+        return None
+    bits += max(inside, 16 if buf[data : data + 2] in marks.get(csid, ()) else 0)
+    if bits < need:
+        return None
+    return pos, _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id)
