@@ -1,0 +1,194 @@
+"""A lake: one directory with one Delta table per name, readable while an ingest is under way.
+
+`Lake(spark, path).messages` (and every other table) is a DataFrame of the rows that count: those of committed
+ingests, none of them replaced. `Writer` is the other side: one ingest, under the writer's lock, that either
+commits as a whole or leaves nothing that a reader sees. What a dead ingest left behind is swept by the next one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from rtmp_spark import __version__
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.schema import MESSAGE_TABLES, TABLES
+
+from .failpoint import failpoint
+from .ledger import BEGUN, CLEANED, COMMITTED, REPLACEABLE, ROLLED_BACK, Ledger, State, Superseded, replaced
+from .lock import local_path, writer_lock
+from .tables import WRITERS, create_tables, delta_name
+
+MERGE_FROM = 200  # connections; up to here a DELETE with the uids in it is cheaper than a MERGE
+
+
+class Lake:
+    """The tables of one lake, as DataFrames."""
+
+    captures: DataFrame
+    connections: DataFrame
+    handshakes: DataFrame
+    messages: DataFrame
+    controls: DataFrame
+    commands: DataFrame
+    media_tags: DataFrame
+    streams: DataFrame
+    deliveries: DataFrame
+    intervals: DataFrame
+    findings: DataFrame
+    payloads: DataFrame
+    open_flows: DataFrame
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark = spark
+        self.path = str(path).rstrip("/") or "/"
+        self.ledger = Ledger(spark, self.path)
+        if not self.ledger.exists():
+            raise UserError(f"There is no lake at {self.path}.", "Make one with `rtmp-spark ingest PATH --lake DIR`.")
+        self.properties = self.ledger.check_version()
+
+    def table(self, name: str) -> DataFrame:
+        """The rows of one table that count, as of now.
+
+        The ledger is read before and after the table's snapshot is taken: an ingest that commits in between would
+        show half of itself.
+        """
+        state = self.ledger.read()
+        while True:
+            frame = self.spark.read.format("delta").load(f"{self.path}/{name}").where(state.visible(name))
+            after = self.ledger.read()
+            if after == state:
+                return frame
+            state = after
+
+    def __getattr__(self, name: str) -> DataFrame:
+        if name in TABLES:
+            return self.table(name)
+        raise AttributeError(name)
+
+    @property
+    def redact_key(self) -> bytes:
+        return self.ledger.redact_key(self.properties)
+
+
+class Writer:
+    """One ingest into a lake. Used inside `open_writer`; ends with `commit`, or rolls back at the next one."""
+
+    def __init__(self, lake: Lake, state: State) -> None:
+        self.lake = lake
+        self.spark = lake.spark
+        self.state = state
+        self.ingest_id = state.highest + 1
+
+    def begin(self) -> None:
+        self.lake.ledger.write(BEGUN, self.ingest_id)
+        failpoint("begun")
+
+    def append(self, table: str, rows: pa.Table | DataFrame) -> None:
+        """Rows of this ingest; they count from `commit` on."""
+        if isinstance(rows, pa.Table):
+            if not rows.num_rows:
+                return
+            rows = self.spark.createDataFrame(rows).coalesce(1)
+        failpoint(f"before {table}")
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("userMetadata", f"ingest {self.ingest_id} rtmp_spark {__version__}")
+            .option("txnAppId", f"rtmp_spark/{table}")  # a stale writer's lower number is refused
+            .option("txnVersion", self.ingest_id)
+            .save(f"{self.lake.path}/{table}")
+        )
+        failpoint(f"after {table}")
+
+    def append_all(self, tables: Mapping[str, pa.Table | DataFrame]) -> None:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for done in [pool.submit(self.append, name, rows) for name, rows in tables.items()]:
+                done.result()
+
+    def commit(self, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
+        entries = tuple(superseded)
+        failpoint("before commit")
+        self.lake.ledger.write(COMMITTED, self.ingest_id, superseded=entries, summary=summary)
+        failpoint("after commit")
+        _clean_up(self.lake, self.ingest_id, entries)
+
+
+@contextmanager
+def open_writer(spark: SparkSession, path: str, *, wait_seconds: float = 600) -> Iterator[Writer]:
+    """The lake at `path`, made if need be, locked, and healed of what an earlier ingest left half done."""
+    path = str(path).rstrip("/") or "/"
+    directory = local_path(path)
+    if directory is not None and directory.is_dir():
+        foreign = [p.name for p in directory.iterdir() if not p.name.startswith(("_", ".")) and p.name not in TABLES]
+        if foreign and not (directory / "_ingests").exists():
+            remedy = "Name an empty or new directory with --lake."
+            raise UserError(f"{path} is no lake: it holds {foreign[0]!r}.", remedy)
+    with writer_lock(spark, path, wait_seconds):
+        ledger = Ledger(spark, path)
+        if not ledger.exists():
+            create_tables(spark, path)
+            ledger.create()  # last: a lake without a ledger is made again
+        lake = Lake(spark, path)
+        state = ledger.read()
+        recover(lake, state)
+        yield Writer(lake, ledger.read() if state.unswept or state.pending else state)
+
+
+def recover(lake: Lake, state: State) -> None:
+    """Sweep the rows of dead ingests and finish the clean-up of committed ones. Doing it twice does no harm."""
+    if state.unswept:
+        dead = ", ".join(map(str, state.unswept))
+        _each_table(lake, dict.fromkeys(TABLES, f"ingest_id IN ({dead})"))
+        lake.ledger.write(ROLLED_BACK, *state.unswept)
+    for ingest_id, entries in state.pending:
+        _clean_up(lake, ingest_id, entries)
+    directory = local_path(lake.path)
+    if directory is not None:
+        shutil.rmtree(directory / "_staging", ignore_errors=True)
+
+
+def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:
+    if len(entries) > MERGE_FROM:
+        _merge_away(lake, ingest_id, entries)
+    elif entries:
+        _each_table(lake, {name: replaced(name, entries, ingest_id) for name in REPLACEABLE})
+    failpoint("before cleaned")
+    lake.ledger.write(CLEANED, ingest_id)
+
+
+def _each_table(lake: Lake, conditions: Mapping[str, str]) -> None:
+    def delete(item: tuple[str, str]) -> None:
+        lake.spark.sql(f"DELETE FROM {delta_name(f'{lake.path}/{item[0]}')} WHERE {item[1]}")
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(delete, [(name, condition) for name, condition in conditions.items() if condition]))
+
+
+def _merge_away(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:
+    columns = {
+        "s_uid": [e.uid for e in entries],
+        "s_c2s": pa.array([e.msg_no_c2s for e in entries], pa.int64()),
+        "s_s2c": pa.array([e.msg_no_s2c for e in entries], pa.int64()),
+        "s_second": pa.array([e.second for e in entries], pa.int64()),
+    }
+    lake.spark.createDataFrame(pa.table(columns)).createOrReplaceTempView("rtmp_spark_superseded")
+    for name in REPLACEABLE:
+        if not any(name in e.tables for e in entries):
+            continue
+        on = "t.uid = s.s_uid"
+        if name in MESSAGE_TABLES:
+            on += " AND t.msg_no >= CASE t.direction WHEN 'c2s' THEN s.s_c2s ELSE s.s_s2c END"
+        if name == "intervals":
+            on += " AND t.ts_second >= timestamp_seconds(s.s_second)"
+        keys = ("publish_uid", "play_uid") if name == "deliveries" else ("uid",)
+        for key in keys:
+            lake.spark.sql(
+                f"MERGE INTO {delta_name(f'{lake.path}/{name}')} t USING rtmp_spark_superseded s "
+                f"ON {on.replace('t.uid', f't.{key}')} AND t.ingest_id < {ingest_id} WHEN MATCHED THEN DELETE"
+            )

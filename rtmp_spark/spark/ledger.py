@@ -1,0 +1,188 @@
+"""The ledger of a lake: which ingests began, committed and were cleaned up; what each one replaced.
+
+Delta has no transaction over several tables. The row `committed` in `_ingests` is the commit point of an ingest:
+rows of other tables count only when their `ingest_id` has one. Every attempt gets a new id, so a row of a dead
+attempt can be told from all others for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from rtmp_spark import __version__
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
+
+from .lock import holder_name, local_path
+from .tables import delta_name, literal, spark_schema
+
+BEGUN, COMMITTED, CLEANED, ROLLED_BACK = "begun", "committed", "cleaned", "rolled_back"
+
+_TEXT_MAP = pa.list_(pa.string())
+_LEDGER = pa.schema(
+    [
+        pa.field("ingest_id", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("at", pa.timestamp("us", tz="UTC"), False),
+        pa.field("by", pa.string(), False),
+        pa.field("codec_version", pa.string(), False),
+        pa.field("superseded", _TEXT_MAP),  # one JSON text per connection whose rows were replaced
+        pa.field("summary", pa.string()),
+    ]
+)
+_COMMENT = "the ledger: an ingest's rows count once it is committed here"
+REPLACEABLE = tuple(name for name in TABLES if name != "captures")
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """A connection that went on: its connection-level rows and its provisional message rows are replaced."""
+
+    uid: str
+    msg_no_c2s: int = 0
+    msg_no_s2c: int = 0
+    second: int = 0  # first epoch second whose interval is replaced
+    tables: tuple[str, ...] = REPLACEABLE  # those that hold rows to replace
+
+    def dump(self) -> str:
+        return json.dumps([self.uid, self.msg_no_c2s, self.msg_no_s2c, self.second, self.tables])
+
+    @classmethod
+    def parse(cls, text: str) -> Superseded:
+        uid, c2s, s2c, second, tables = json.loads(text)
+        return cls(uid, c2s, s2c, second, tuple(tables))
+
+
+def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
+    """SQL condition for the rows of `table` that ingest `before` replaced; empty when there can be none."""
+    entries = [e for e in entries if table in e.tables]
+    if not entries:
+        return ""
+    if table in MESSAGE_TABLES:
+        each = [
+            f"(uid = {literal(e.uid)} AND ((direction = 'c2s' AND msg_no >= {e.msg_no_c2s}) OR "
+            f"(direction = 's2c' AND msg_no >= {e.msg_no_s2c})))"
+            for e in entries
+        ]
+        return f"ingest_id < {before} AND ({' OR '.join(each)})"
+    if table == "intervals":
+        each = [f"(uid = {literal(e.uid)} AND ts_second >= timestamp_seconds({e.second}))" for e in entries]
+        return f"ingest_id < {before} AND ({' OR '.join(each)})"
+    uids = ", ".join(literal(e.uid) for e in entries)
+    if table == "deliveries":
+        return f"ingest_id < {before} AND (publish_uid IN ({uids}) OR play_uid IN ({uids}))"
+    return f"ingest_id < {before} AND uid IN ({uids})"
+
+
+@dataclass(frozen=True)
+class State:
+    """What the ledger says now."""
+
+    last: int = 0  # the last committed ingest
+    highest: int = 0  # the last id ever given
+    dead: tuple[int, ...] = ()  # begun, never committed
+    unswept: tuple[int, ...] = ()  # of these, rows may still lie in the tables
+    pending: tuple[tuple[int, tuple[Superseded, ...]], ...] = field(default=())  # committed, not yet cleaned up
+
+    def visible(self, table: str) -> str:
+        """SQL condition for the rows that count."""
+        conditions = [f"ingest_id <= {self.last}"]
+        if self.dead:
+            conditions.append(f"ingest_id NOT IN ({', '.join(map(str, self.dead))})")
+        for ingest_id, entries in self.pending:
+            gone = replaced(table, entries, ingest_id)
+            if gone:
+                conditions.append(f"NOT coalesce({gone}, false)")
+        return " AND ".join(conditions)
+
+
+class Ledger:
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark = spark
+        self.path = path
+        self.name = delta_name(f"{path}/_ingests")
+
+    def exists(self) -> bool:
+        directory = local_path(self.path)
+        if directory is not None:
+            return (directory / "_ingests" / "_delta_log").is_dir()
+        try:
+            return bool(self.spark.table(self.name).columns)
+        except AnalysisException:
+            return False
+
+    def create(self) -> None:
+        columns = ", ".join(
+            f"`{f.name}` {f.dataType.simpleString().upper()}{'' if f.nullable else ' NOT NULL'}"
+            for f in spark_schema(_LEDGER)
+        )
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING DELTA COMMENT {literal(_COMMENT)} "
+            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
+            f"'rtmp_spark.schema_version' = '{SCHEMA_VERSION}', 'rtmp_spark.redact_key' = '{secrets.token_hex(32)}')"
+        )
+
+    def properties(self) -> dict[str, str]:
+        return {r["key"]: r["value"] for r in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
+
+    def check_version(self) -> dict[str, str]:
+        properties = self.properties()
+        version = int(properties.get("rtmp_spark.schema_version", "0"))
+        if version == 0:
+            raise UserError(f"{self.path} is no lake of rtmp-spark.", "Name another directory with --lake.")
+        if version > SCHEMA_VERSION:
+            raise UserError(
+                f"The lake {self.path} was made by a newer rtmp-spark (tables of version {version}; "
+                f"this one knows {SCHEMA_VERSION}).",
+                "Upgrade rtmp-spark, or use another lake.",
+            )
+        return properties
+
+    def redact_key(self, properties: dict[str, str]) -> bytes:
+        return bytes.fromhex(os.environ.get("RTMP_SPARK_REDACT_KEY") or properties["rtmp_spark.redact_key"])
+
+    def read(self) -> State:
+        rows = self.spark.table(self.name).select("ingest_id", "event", "superseded").toArrow().to_pylist()
+        events: dict[int, dict[str, list[str]]] = {}
+        for row in rows:
+            events.setdefault(row["ingest_id"], {})[row["event"]] = row["superseded"] or []
+        committed = [i for i, e in events.items() if COMMITTED in e]
+        dead = sorted(i for i, e in events.items() if COMMITTED not in e)
+        return State(
+            last=max(committed, default=0),
+            highest=max(events, default=0),
+            dead=tuple(dead),
+            unswept=tuple(i for i in dead if ROLLED_BACK not in events[i]),
+            pending=tuple(
+                (i, tuple(Superseded.parse(t) for t in events[i][COMMITTED]))
+                for i in sorted(committed)
+                if CLEANED not in events[i]
+            ),
+        )
+
+    def write(self, event: str, *ingest_ids: int, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
+        now = datetime.now(timezone.utc)
+        rows = [
+            {
+                "ingest_id": i,
+                "event": event,
+                "at": now,
+                "by": holder_name(),
+                "codec_version": __version__,
+                "superseded": [s.dump() for s in superseded],
+                "summary": summary or None,
+            }
+            for i in ingest_ids
+        ]
+        frame = self.spark.createDataFrame(pa.Table.from_pylist(rows, _LEDGER)).coalesce(1)
+        writer = frame.write.format("delta").mode("append").option("userMetadata", f"{event} {ingest_ids}")
+        writer.save(f"{self.path}/_ingests")
