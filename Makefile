@@ -45,8 +45,9 @@ quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real p
 	$(BIN)/ruff check .
 	$(PYTEST) -q -n auto --dist loadgroup -m "not spark and not peers and not slow"
 
-demo: $(STAMP) ## what works today, on the bundled captures
+demo: $(STAMP) ## what works today: the doctor, and the golden vectors through the decoder
 	$(BIN)/rtmp-spark doctor
+	$(BIN)/rtmp-spark check --vectors
 
 dist: $(STAMP) ## dist/: wheel, sdist and rtmp_spark.zip for spark-submit --py-files
 	rm -rf build dist
