@@ -223,7 +223,7 @@ _MEDIA_TAGS = (
     _FRAME,
     _must("stream_id", I64, "message stream id"),
     _must("kind", TEXT, "audio or video"),
-    _must("codec", TEXT, "FourCC as sent when enhanced, else a legacy name; unknown_N otherwise"),
+    Column("codec", TEXT, "FourCC as sent when enhanced, else a legacy name; unknown_N; null when none is named"),
     _must("enhanced", BOOL, "E-RTMP header"),
     _must("track_id", I32, "track of multitrack, else 0"),
     _must("packet_type", TEXT, "config, frame, end, metadata, mpeg2ts_config, multichannel_config or command"),

@@ -1,9 +1,9 @@
 """Rows into Arrow batches: tuples in, record batches of the tables out, batched across connections.
 
 A row is a tuple in the order of its table's columns without `ingest_id`; rows of the message tables also come
-without `uid` and `direction`, which are the same for a whole group. Where a row names a capture it holds the number of the
-file, because the id of a capture is known only after its last byte: such batches wait here, on disk when they
-grow, until the file ends. Nothing is computed or judged here.
+without `uid` and `direction`, which are the same for a whole group. Where a row names a capture it holds the
+number of the file, because the id of a capture is known only after its last byte: such batches wait here, on disk
+when they grow, until the file ends. Nothing is computed or judged here.
 """
 
 from __future__ import annotations

@@ -1,0 +1,384 @@
+"""One directed stream through the RTMP decoder: bytes with their packets in, facts out.
+
+It maps stream offsets back to packets, numbers the messages and reads what is inside them. Facts are local to the
+direction: who is client, which command an answer belongs to and why the connection ended is not known here. Its
+state is a value: `state()` can be kept and resumed in another process or after another file.
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from rtmp_spark.capture.facts import (
+    FRAME_BITS,
+    FRAME_MASK,
+    CommandFact,
+    ConflictFact,
+    ControlFact,
+    Facts,
+    FaultFact,
+    GapFact,
+    HandshakeFact,
+)
+from rtmp_spark.capture.tcp import Conflict, Gap, Run
+from rtmp_spark.codec.amf import to_json
+from rtmp_spark.codec.command import parse_command, parse_shared_object
+from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Synchronised, Violation
+from rtmp_spark.codec.flv import TagReader
+from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
+from rtmp_spark.codec.message import (
+    ACKNOWLEDGEMENT,
+    AGGREGATE,
+    AUDIO,
+    COMMAND_AMF0,
+    DATA_AMF3,
+    SHARED_OBJECT_AMF0,
+    SHARED_OBJECT_AMF3,
+    TYPE_NAMES,
+    VIDEO,
+    parse_aggregate,
+    parse_control,
+)
+
+KEPT_PLACES = 1 << 18  # segments remembered for messages that are still under way
+_CONTROL_LAST = 6
+
+# Called with (direction decoder, message row, event) of each message; how payloads leave without being kept.
+MessageHook = Callable[[int, MessageReceived, int], None]
+
+
+class Places:
+    """Which packet carried a byte: stream offset -> frame, time, and the packet that made it known."""
+
+    __slots__ = ("at", "frames", "high", "offsets", "times")
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.frames: list[int] = []
+        self.times: list[int] = []
+        self.at: list[int] = []
+        self.high = 0
+
+    def add(self, run: Run) -> None:
+        known = np.maximum.accumulate(run.seg_frames)
+        if len(known) and known[0] < self.high:
+            known = np.maximum(known, self.high)
+        self.offsets += run.seg_offsets.tolist()
+        self.frames += run.seg_frames.tolist()
+        self.times += (run.seg_ts_ns // 1000).tolist()
+        self.at += known.tolist()
+        if self.at:
+            self.high = self.at[-1]
+
+    def raise_to(self, frame: int) -> None:
+        self.high = max(self.high, frame)
+
+    def forget_before(self, offset: int) -> None:
+        keep = bisect_right(self.offsets, offset) - 1
+        keep = max(keep, len(self.offsets) - KEPT_PLACES)
+        if keep > 0:
+            del self.offsets[:keep], self.frames[:keep], self.times[:keep], self.at[:keep]
+
+    def index(self, offset: int) -> int:
+        return max(bisect_right(self.offsets, offset) - 1, 0)
+
+
+class DirectionDecoder:
+    """One direction of one connection."""
+
+    __slots__ = (
+        "_base", "_decoder", "_hook", "_keep_payloads", "_last", "_limits", "_msg_no", "_places", "_tags", "_waiting",
+        "facts", "midstream", "synchronised",
+    )  # fmt: skip
+
+    STATE_VERSION = 1
+
+    def __init__(
+        self,
+        phase: str,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        keep_payloads: bool = False,
+        hook: MessageHook | None = None,
+    ) -> None:
+        self._limits = limits
+        self._decoder = RtmpDecoder(limits, phase=phase)
+        self.midstream = phase == "midstream"
+        self.synchronised = not self.midstream
+        self._tags = TagReader(midstream=self.midstream)
+        self._base = -1  # stream offset of the decoder's first byte
+        self._msg_no = 0
+        self._places = Places()
+        self._last = (0, 0)  # frame and time where nothing else is known
+        self._waiting: list[Violation] = []  # their message has not been reported yet
+        self._keep_payloads = keep_payloads
+        self._hook = hook
+        self.facts = Facts()
+
+    # -- what arrives ---------------------------------------------------------------------------------------
+
+    def receive_run(self, run: Run) -> None:
+        if self._base < 0:
+            self._base = run.offset
+        self._places.add(run)
+        self._take(self._decoder.receive_data(run.data))
+        self._places.forget_before(self._base + self._pending_start())
+
+    def receive_gap(self, gap: Gap) -> None:
+        self._places.raise_to(gap.frame)
+        ts = gap.ts_ns // 1000
+        self.facts.notable.append(
+            GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut)
+        )
+        if self._base >= 0:
+            self._tags.receive_gap()
+            self._take(self._decoder.receive_gap(gap.length))
+
+    def receive_conflict(self, conflict: Conflict) -> None:
+        self._places.raise_to(conflict.frame)
+        self.facts.notable.append(
+            ConflictFact(
+                self._places.high, conflict.ts_ns // 1000, conflict.frame, conflict.offset, conflict.length,
+                conflict.crc_first, conflict.crc_second,
+            )
+        )  # fmt: skip
+
+    def receive_end(self) -> None:
+        self._take(self._decoder.receive_eof())
+        waiting, self._waiting = self._waiting, []
+        for violation in waiting:
+            self._fault(violation, None, None)
+
+    def take_facts(self) -> Facts:
+        facts, self.facts = self.facts, Facts()
+        return facts
+
+    @property
+    def messages_seen(self) -> int:
+        return self._msg_no
+
+    @property
+    def phase(self) -> str:
+        return self._decoder.phase
+
+    def _pending_start(self) -> int:
+        """The first byte whose packet may still be asked for."""
+        return self._decoder.pending_start
+
+    # -- events to facts ------------------------------------------------------------------------------------
+
+    def _take(self, events: list[Event]) -> None:
+        numbers: dict[int, tuple[int, int]] = {}  # where a message of these events starts: its number, stream id
+        violations = self._waiting
+        for event in events:
+            kind = type(event)
+            if kind is MessageReceived:
+                numbers[event.start] = (self._msg_no, event.stream_id)
+                self._message(event)
+            elif kind is Violation:
+                violations.append(event)
+            elif kind is HandshakePart:
+                self._handshake(event)
+            elif kind is Synchronised:
+                self.synchronised = True
+        if violations:
+            self._waiting = []
+            for violation in violations:
+                start = violation.message_start
+                if start is None:
+                    self._fault(violation, None, None)
+                elif start in numbers:
+                    self._fault(violation, *numbers[start])
+                elif len(self._waiting) < 1024:
+                    self._waiting.append(violation)
+
+    def _place(self, offset: int) -> tuple[int, int, int]:
+        places = self._places
+        if not places.offsets:
+            return places.high, places.high, self._last[1]
+        index = places.index(self._base + offset)
+        return places.at[index], places.frames[index], places.times[index]
+
+    def _handshake(self, event: HandshakePart) -> None:
+        at, frame, ts = self._place(event.end - 1)
+        if event.part == 0 or (event.part == 1 and event.start == 0):
+            first = self._place(event.start)
+            self.facts.notable.append(HandshakeFact(at, first[2], first[1], event.part, event.data))
+        else:
+            self.facts.notable.append(HandshakeFact(at, ts, frame, event.part, event.data))
+
+    def _fault(self, violation: Violation, msg_no: int | None, stream_id: int | None) -> None:
+        at, frame, ts = self._place(violation.offset)
+        self.facts.notable.append(
+            FaultFact(
+                max(at, 0), ts, frame, self._base + violation.offset, violation.code, violation.severity,
+                violation.detail, msg_no, stream_id,
+            )
+        )  # fmt: skip
+
+    def _message(self, event: MessageReceived) -> None:
+        places = self._places
+        base = self._base
+        first = max(bisect_right(places.offsets, base + event[0]) - 1, 0)
+        last = max(bisect_right(places.offsets, base + event[1] - 1) - 1, 0)
+        frame_first, frame = places.frames[first], places.frames[last]
+        ts = places.times[last]
+        at = places.at[last]
+        type_id = event[4]
+        payload = event[17]
+        msg_no = self._msg_no
+        self._msg_no = msg_no + 1
+        facts = self.facts
+        facts.messages.append(
+            (
+                msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
+                frame_first & FRAME_MASK, frame & FRAME_MASK, base + event[0], event[2], event[3], type_id,
+                TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
+            )
+        )  # fmt: skip
+        if type_id == AUDIO or type_id == VIDEO:
+            self._media(event, type_id, msg_no, 0, event[6], payload, at, frame, ts)
+        elif type_id <= _CONTROL_LAST:
+            if event[14] == COMPLETE and type_id > 0:
+                self._control(event, msg_no, at, frame, ts)
+        elif type_id == AGGREGATE:
+            if event[14] == COMPLETE:
+                self._aggregate(event, msg_no, at, frame, ts)
+        elif DATA_AMF3 <= type_id <= COMMAND_AMF0:
+            self._command(event, msg_no, at, frame, ts)
+        if self._keep_payloads:
+            facts.payloads.append((msg_no, payload))
+        if self._hook is not None:
+            self._hook(msg_no, event, frame)
+
+    def _blame(
+        self, code: ViolationCode, severity: Severity, detail: str, event: MessageReceived, msg_no: int,
+        at: int, frame: int, ts: int,
+    ) -> None:  # fmt: skip
+        self.facts.notable.append(
+            FaultFact(at, ts, frame, self._base + event.start, code, severity, detail, msg_no, event.stream_id)
+        )
+
+    def _media(
+        self, event: MessageReceived, type_id: int, msg_no: int, part_no: int, timestamp: int, payload: bytes,
+        at: int, frame: int, ts: int,
+    ) -> int:  # fmt: skip
+        complete = event[14] == COMPLETE
+        tags, faults = self._tags.read(type_id, event[5], timestamp, payload, complete=complete)
+        facts = self.facts
+        second = facts.seconds.get(ts // 1_000_000)
+        if second is None:
+            second = facts.seconds[ts // 1_000_000] = [0, 0, 0, 0, None, None, None]
+        second[0 if type_id == AUDIO else 1] += len(payload)
+        if second[4] is None:
+            second[4] = timestamp
+        second[5] = timestamp
+        own_frame = frame & FRAME_MASK
+        for tag in tags:
+            facts.media.append((msg_no, part_no, ts, own_frame, *tag[:22]))
+            facts.media_at.append(at)
+            part_no += 1
+            if tag[6] is not None and tag[5] == "frame":
+                second[2] += 1
+                second[3] += tag[7]
+        for code, severity, detail in faults:
+            self._blame(code, severity, detail, event, msg_no, at, frame, ts)
+        return part_no
+
+    def _aggregate(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
+        aggregate = parse_aggregate(event.payload, event.timestamp)
+        part_no = 0
+        for part in aggregate.parts:
+            if part.type_id == AUDIO or part.type_id == VIDEO:
+                part_no = self._media(
+                    event, part.type_id, msg_no, part_no, part.timestamp, part.payload, at, frame, ts
+                )
+        for code, _, detail in aggregate.violations:
+            self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
+
+    def _control(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
+        control = parse_control(event.type_id, event.payload)
+        values = control[:6]
+        facts = self.facts
+        facts.controls.append((msg_no, ts, frame & FRAME_MASK, *values))
+        facts.notable.append(ControlFact(at, msg_no, ts, frame, self._base + event.end, *values))
+        if event.type_id == ACKNOWLEDGEMENT:
+            second = facts.seconds.setdefault(ts // 1_000_000, [0, 0, 0, 0, None, None, None])
+            second[6] = control.value
+
+    def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
+        type_id = event.type_id
+        shared = type_id == SHARED_OBJECT_AMF0 or type_id == SHARED_OBJECT_AMF3
+        name: str | None
+        transaction_id: float | None = None
+        if shared:
+            found = parse_shared_object(type_id, event.payload, self._limits)
+            name, args, amf_version = found.name, found.to_json(), found.amf_version
+            violations = found.violations
+        else:
+            command = parse_command(type_id, event.payload, self._limits)
+            name, amf_version = command.name, command.amf_version
+            transaction_id = command.transaction_id
+            args = [to_json(value) for value in command.args]
+            violations = command.violations
+        self.facts.notable.append(
+            CommandFact(at, msg_no, ts, frame, event.stream_id, type_id, name, transaction_id, amf_version, args)
+        )
+        if event.status == COMPLETE:
+            for code, _, detail in violations:
+                self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
+        if name == "deleteStream" or name == "closeStream":
+            closed = args[1] if name == "deleteStream" and len(args) > 1 else event.stream_id
+            if isinstance(closed, (int, float)):
+                self._tags.forget(int(closed))
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that later bytes need; take the facts first, they are not part of it."""
+        places = self._places
+        return {
+            "version": self.STATE_VERSION,
+            "decoder": base64.b64encode(self._decoder.state()).decode(),
+            "tags": self._tags.state(),
+            "base": self._base,
+            "msg_no": self._msg_no,
+            "midstream": self.midstream,
+            "synchronised": self.synchronised,
+            "places": [places.offsets, places.frames, places.times, places.at, places.high],
+            "waiting": [[v.code.value, v.severity.value, v.offset, v.detail, v.message_start] for v in self._waiting],
+        }
+
+    @classmethod
+    def resume(
+        cls,
+        state: dict[str, Any],
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        keep_payloads: bool = False,
+        hook: MessageHook | None = None,
+    ) -> DirectionDecoder:
+        if state["version"] != cls.STATE_VERSION:
+            raise ValueError(f"state of a direction, version {state['version']}")
+        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, hook=hook)
+        direction._decoder = RtmpDecoder.resume(base64.b64decode(state["decoder"]), limits)
+        direction._tags = TagReader.resume(state["tags"])
+        direction._base = state["base"]
+        direction._msg_no = state["msg_no"]
+        direction.midstream = state["midstream"]
+        direction.synchronised = state["synchronised"]
+        places = direction._places
+        places.offsets, places.frames, places.times, places.at, places.high = state["places"]
+        direction._waiting = [
+            Violation(ViolationCode(code), Severity(severity), offset, detail, start)
+            for code, severity, offset, detail, start in state["waiting"]
+        ]
+        return direction

@@ -1,0 +1,121 @@
+"""What one direction of a connection says, as plain tuples: the material of rows, folds and rules.
+
+`at` is the packet that made a fact known: the number of its file in the recording and its frame number in one integer.
+Within a direction it never goes back, even where packets came out of order, so both directions can be put into one order.
+Times are microseconds since the epoch. Facts hold only what the message itself and its direction tell; what needs the
+other direction is the work of conversation.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Union
+
+from rtmp_spark.codec.errors import Severity, ViolationCode
+
+FRAME_BITS = 40
+FRAME_MASK = (1 << FRAME_BITS) - 1
+
+Row = tuple[Any, ...]
+
+
+class CommandFact(NamedTuple):
+    """A command, data or shared-object message; `args` in the tagged JSON of AMF values."""
+
+    at: int
+    msg_no: int
+    ts: int
+    frame: int
+    stream_id: int
+    type_id: int
+    name: str | None
+    transaction_id: float | None
+    amf_version: int
+    args: list[Any]
+
+
+class ControlFact(NamedTuple):
+    """A protocol or user control message; `offset` is where it ends in its direction's bytes."""
+
+    at: int
+    msg_no: int
+    ts: int
+    frame: int
+    offset: int
+    kind: str
+    value: int | None
+    limit_type: int | None
+    event_type: int | None
+    event_stream_id: int | None
+    event_value: int | None
+
+
+class FaultFact(NamedTuple):
+    """A rule that one direction alone shows to be broken."""
+
+    at: int
+    ts: int
+    frame: int
+    offset: int
+    code: ViolationCode
+    severity: Severity
+    detail: str
+    msg_no: int | None
+    stream_id: int | None
+
+
+class GapFact(NamedTuple):
+    """Bytes in no packet. `acked`: the receiver had them, so the recorder lost them; `cut`: beyond the snapshot length."""
+
+    at: int
+    ts: int
+    frame: int
+    offset: int
+    length: int
+    acked: bool | None
+    cut: bool
+
+
+class ConflictFact(NamedTuple):
+    """Two packets with different bytes for one place."""
+
+    at: int
+    ts: int
+    frame: int
+    offset: int
+    length: int
+    crc_first: int
+    crc_second: int
+
+
+class HandshakeFact(NamedTuple):
+    """C0/S0 (`part` 0), C1/S1, C2/S2."""
+
+    at: int
+    ts: int
+    frame: int
+    part: int
+    data: bytes
+
+
+Notable = Union[CommandFact, ControlFact, FaultFact, GapFact, ConflictFact, HandshakeFact]
+
+
+class Facts:
+    """What a direction has told since the last time it was asked.
+
+    `messages`, `controls`, `media` and `payloads` are rows of their tables without uid and direction, their file
+    numbers where capture ids belong; `media_at` runs beside `media`. `notable` are the facts that folds look at one
+    by one, in the order of the direction. `seconds` adds up media per second: audio bytes, video bytes, frames, key
+    frames, first and last dts, last acknowledgement.
+    """
+
+    __slots__ = ("controls", "media", "media_at", "messages", "notable", "payloads", "seconds")
+
+    def __init__(self) -> None:
+        self.messages: list[Row] = []
+        self.controls: list[Row] = []
+        self.media: list[Row] = []
+        self.media_at: list[int] = []
+        self.payloads: list[Row] = []
+        self.notable: list[Notable] = []
+        self.seconds: dict[int, list[Any]] = {}

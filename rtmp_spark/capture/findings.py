@@ -1,0 +1,173 @@
+"""Findings on their way to rows: the same fault many times becomes one finding with a count.
+
+`FindingFold` collects what rules report about one connection; rules are objects with the methods of `Rule`, and more
+of them can be given to a recording than the ones that live here. Texts come from a catalogue that can be replaced: this
+module only makes a plain title out of a code it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from rtmp_spark.capture.facts import FRAME_BITS, FRAME_MASK, Notable, Row
+from rtmp_spark.codec.errors import Severity, ViolationCode
+
+CLIENT, SERVER, NETWORK, CAPTURE = "client", "server", "network", "capture"
+SENDER = {"c2s": CLIENT, "s2c": SERVER}
+_LISTED = 5  # places that are told one by one in `detail`
+_DETAIL_CHARS = 2000
+
+
+class Finding(NamedTuple):
+    """One thing worth telling, at one place; `frame` includes the file number."""
+
+    code: ViolationCode
+    detail: str
+    severity: Severity | None = None  # None: the usual one of the code
+    at_fault: str | None = None
+    direction: str | None = None
+    stream_id: int | None = None
+    msg_no: int | None = None
+    frame: int | None = None
+    ts: int | None = None
+    count: int = 1
+    expected: str | None = None
+    actual: str | None = None
+    fix_hint: str | None = None
+
+
+class CatalogueEntry(NamedTuple):
+    title: str
+    clause: str | None = None
+    fix_hint: str | None = None
+
+
+Catalogue = Callable[[ViolationCode], CatalogueEntry]
+
+
+def plain_entry(code: ViolationCode) -> CatalogueEntry:
+    family, _, rest = code.value.partition("_")
+    return CatalogueEntry(f"{family}: {rest.replace('_', ' ').lower()}")
+
+
+class Rule(Protocol):
+    """A fold over one conversation, in the order of time. Its state is a value."""
+
+    def notable(self, direction: str, fact: Notable) -> Sequence[Finding]: ...
+
+    def media(self, direction: str, rows: Sequence[Row]) -> Sequence[Finding]: ...
+
+    def end(self, connection: Any) -> Sequence[Finding]: ...
+
+    def state(self) -> Any: ...
+
+    def resume(self, state: Any) -> None: ...
+
+
+class _Folded:
+    """All findings of one kind about one thing."""
+
+    __slots__ = ("count", "details", "first", "frame_last", "msg_no_last", "ts_last")
+
+    def __init__(self, first: Finding) -> None:
+        self.first = first
+        self.count = 0
+        self.details: list[str] = []
+        self.msg_no_last: int | None = None
+        self.frame_last: int | None = None
+        self.ts_last: int | None = None
+
+    def add(self, finding: Finding) -> None:
+        self.count += finding.count
+        if finding.detail not in self.details and len(self.details) < _LISTED:
+            self.details.append(finding.detail)
+        if finding.msg_no is not None:
+            self.msg_no_last = finding.msg_no
+        if finding.frame is not None:
+            self.frame_last, self.ts_last = finding.frame, finding.ts
+
+
+class FindingFold:
+    """Findings of one connection, or of one file."""
+
+    def __init__(self) -> None:
+        self._folded: dict[tuple[Any, ...], _Folded] = {}
+
+    def __len__(self) -> int:
+        return len(self._folded)
+
+    def add(self, finding: Finding) -> None:
+        severity = finding.severity or finding.code.severity
+        key = (finding.code, severity, finding.at_fault, finding.direction, finding.stream_id)
+        folded = self._folded.get(key)
+        if folded is None:
+            folded = self._folded[key] = _Folded(finding)
+        folded.add(finding)
+
+    def extend(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self.add(finding)
+
+    def drop(self, code: ViolationCode, direction: str | None = None) -> None:
+        """Take back what another finding explains."""
+        for key in [k for k in self._folded if k[0] is code and (direction is None or k[3] == direction)]:
+            del self._folded[key]
+
+    def severities(self) -> set[Severity]:
+        return {key[1] for key in self._folded}
+
+    def codes(self) -> set[ViolationCode]:
+        return {key[0] for key in self._folded}
+
+    def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
+        """Rows of the table `findings`, capture ids as file numbers."""
+        ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
+        return [_row(key[1], folded, uid, catalogue) for key, folded in ordered]
+
+    def state(self) -> list[Any]:
+        return [
+            [list(_plain(f.first)), f.count, f.details, f.msg_no_last, f.frame_last, f.ts_last]
+            for f in self._folded.values()
+        ]
+
+    @classmethod
+    def resume(cls, state: list[Any]) -> FindingFold:
+        fold = cls()
+        for first, count, details, msg_no_last, frame_last, ts_last in state:
+            code, detail, severity, *rest = first
+            finding = Finding(ViolationCode(code), detail, Severity(severity) if severity else None, *rest)
+            fold.add(finding)
+            folded = next(reversed(fold._folded.values()))
+            folded.count, folded.details = count, list(details)
+            folded.msg_no_last, folded.frame_last, folded.ts_last = msg_no_last, frame_last, ts_last
+        return fold
+
+
+def _plain(finding: Finding) -> tuple[Any, ...]:
+    severity = finding.severity.value if finding.severity else None
+    return (finding.code.value, finding.detail, severity, *finding[3:])
+
+
+def _order(finding: Finding, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    frame = finding.frame if finding.frame is not None else -1
+    return (frame, finding.code.value, finding.direction or "", key[1].value, key[2] or "", key[4] or 0)
+
+
+def _row(severity: Severity, folded: _Folded, uid: str | None, catalogue: Catalogue) -> Row:
+    first = folded.first
+    entry = catalogue(first.code)
+    detail = "; ".join(folded.details)
+    if len(detail) > _DETAIL_CHARS:
+        detail = detail[:_DETAIL_CHARS] + "..."
+    frame, last = first.frame, folded.frame_last
+    return (
+        first.code.value, severity.value, first.at_fault, uid, first.direction, first.stream_id, first.msg_no,
+        folded.msg_no_last, None if frame is None else frame >> FRAME_BITS, None if frame is None else _number(frame),
+        None if last is None else _number(last), first.ts, folded.ts_last, folded.count, entry.title, detail,
+        entry.clause, first.expected, first.actual, first.fix_hint or entry.fix_hint,
+    )  # fmt: skip
+
+
+def _number(frame: int) -> int | None:
+    return frame & FRAME_MASK or None  # 0: a place in the file, not a packet

@@ -1,0 +1,128 @@
+"""What a TCP connection speaks, told by its first bytes and never by its port alone.
+
+RTMP is recognised by its handshake, or, where the recording starts later, by the decoder, which must find messages
+that verify. RTMPE, RTMPT and RTMPS are only named. Everything else is refused with a word, so that it can be counted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rtmp_spark.codec.handshake import PACKET_SIZE, PLAIN_VERSION, RTMPE_VERSIONS
+
+RTMP, RTMPE, RTMPT, RTMPS = "rtmp", "rtmpe", "rtmpt", "rtmps"
+
+RTMP_PORTS = frozenset({1935, 1936})
+HTTPS_PORT = 443
+# Ingest hosts that take RTMP inside TLS on port 443, by the end of their names.
+INGEST_NAMES = (
+    "live-api-s.facebook.com", "live-upload.instagram.com", "contribute.live-video.net", "rtmps.youtube.com",
+    "pscp.tv", "fa723fc1b171.global-contribute.live-video.net", "live.cloudflare.com", "global-live.mux.com",
+)  # fmt: skip
+
+PREFIX_BYTES = 2 * PACKET_SIZE + 1 + 16  # a whole side of the handshake and the first chunk header behind it
+_HTTP_WORDS = (b"GET ", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"DELE", b"CONN", b"TRAC", b"PATC", b"PRI ", b"RTSP", b"SSH-")
+_TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
+
+
+class Start(NamedTuple):
+    """How to read a direction: `service` and, for RTMP, the phase its decoder starts in; or why it is refused."""
+
+    service: str | None
+    phase: str | None = None
+    refusal: str | None = None
+
+
+def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Start | None:
+    """Read the first bytes of a direction; None asks for more of them.
+
+    `from_start`: its first byte was seen; `final`: no more bytes will come; `port`: the smaller of the two.
+    """
+    if not prefix:
+        return Start(None, refusal="no data") if final else None
+    if prefix[:1] == b"\x16":
+        return _tls(prefix, final, port)
+    if prefix[:4] in _HTTP_WORDS:
+        return Start(None, refusal="http")
+    if prefix[:4] == b"POST":
+        return _tunnel(prefix, final)
+    if len(prefix) < 4 and not final and any(word.startswith(prefix) for word in (b"POST", *_HTTP_WORDS)):
+        return None
+    if from_start:
+        if prefix[0] == PLAIN_VERSION:
+            return Start(RTMP, "handshake")
+        if prefix[0] in RTMPE_VERSIONS:
+            return Start(RTMPE)
+        return Start(None, refusal="unknown")
+    if prefix[:3] in (b"\x17\x03\x03", b"\x14\x03\x03", b"\x15\x03\x03"):
+        return Start(None, refusal="tls")
+    if len(prefix) < PREFIX_BYTES and not final:
+        return None
+    return Start(RTMP, _joined_phase(prefix))
+
+
+def _joined_phase(prefix: bytes) -> str:
+    """Where in the connection a direction without its SYN starts."""
+    whole, half = 2 * PACKET_SIZE, PACKET_SIZE
+    if prefix[0] == PLAIN_VERSION and _first_header(prefix, whole + 1):
+        return "handshake"
+    if _first_header(prefix, whole):
+        return "part1"
+    if _first_header(prefix, half):
+        return "part2"
+    return "midstream"
+
+
+def _first_header(data: bytes, at: int) -> bool:
+    """Whether the chunk header that follows a handshake stands here: fmt 0, stream 0, a first message's type."""
+    header = data[at : at + 12]
+    if len(header) < 12:
+        return False
+    length = int.from_bytes(header[4:7], "big")
+    if header[0] >> 6 or not 2 <= header[0] & 63 < 16 or header[8:12] != bytes(4):
+        return False
+    return (header[7] in (17, 20) and 0 < length < 65536) or (header[7] in (1, 3, 4, 5, 6) and 3 < length <= 10)
+
+
+def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
+    if len(prefix) < 6 and not final:
+        return None
+    if len(prefix) < 6 or prefix[1] != 3 or prefix[2] > 4 or prefix[5] not in (1, 2):
+        return Start(None, refusal="unknown")
+    if port in RTMP_PORTS:
+        return Start(RTMPS)
+    if port == HTTPS_PORT and prefix[5] == 1:
+        if len(prefix) < 5 + int.from_bytes(prefix[3:5], "big") and not final and len(prefix) < PREFIX_BYTES:
+            return None
+        name = server_name(prefix)
+        if name is not None and name.endswith(INGEST_NAMES):
+            return Start(RTMPS)
+    return Start(None, refusal="tls")
+
+
+def server_name(hello: bytes) -> str | None:
+    """The host name in a TLS ClientHello (RFC 6066 3), if there is one."""
+    try:
+        at = 5 + 4 + 2 + 32
+        at += 1 + hello[at]
+        at += 2 + int.from_bytes(hello[at : at + 2], "big")
+        at += 1 + hello[at]
+        end = at + 2 + int.from_bytes(hello[at : at + 2], "big")
+        at += 2
+        while at + 4 <= min(end, len(hello)):
+            kind, size = int.from_bytes(hello[at : at + 2], "big"), int.from_bytes(hello[at + 2 : at + 4], "big")
+            if kind == 0:
+                length = int.from_bytes(hello[at + 7 : at + 9], "big")
+                return hello[at + 9 : at + 9 + length].decode("ascii", "replace").lower()
+            at += 4 + size
+    except IndexError:
+        pass
+    return None
+
+
+def _tunnel(prefix: bytes, final: bool) -> Start | None:
+    line, found, _ = prefix.partition(b"\r\n")
+    if not found and not final and len(line) < 256:
+        return None
+    path = line.split(b" ")[1] if line.count(b" ") else b""
+    return Start(RTMPT) if path.startswith(_TUNNEL_PATHS) else Start(None, refusal="http")
