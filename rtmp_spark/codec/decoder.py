@@ -52,6 +52,7 @@ class RtmpDecoder:
         self._search_size = 0  # the chunk size known before the loss; 0 when the recording starts here
         self._search_why = "the recording starts inside the stream"
         self._tried = 0
+        self._damaged = 0  # bytes still to come of a handshake part that lost some
         self._bridge: list[int] = []  # csid, wire bytes to its end, payload bytes to the next mark, mark bytes, lost
         if phase == "midstream":
             self._chunks.inferred = True
@@ -86,6 +87,7 @@ class RtmpDecoder:
         if length <= 0:
             return out
         self._advance(bytes(self._buffer), True, out)
+        arrived = len(self._buffer)
         self._drop_rest("cut by a gap", out)
         if self.phase == "search":
             self._report_search(self._base, out)
@@ -97,7 +99,7 @@ class RtmpDecoder:
         else:
             self._base += length
             if self.phase != "opaque":
-                self._enter_search("bytes of the handshake were lost", 0)
+                self._lose_handshake(arrived + length)
         return out
 
     def receive_eof(self) -> list[Event]:
@@ -183,20 +185,43 @@ class RtmpDecoder:
                 self.phase = "part1"
                 self._search_size = version  # until C1 is whole
             return pos + 1
-        if len(buf) - pos < PACKET_SIZE:
-            self._need = PACKET_SIZE
+        wanted = self._damaged or PACKET_SIZE
+        if len(buf) - pos < wanted:
+            self._need = wanted
             return -1
         part = 1 if self.phase == "part1" else 2
-        stop = pos + PACKET_SIZE
-        out.append(HandshakePart(start, start + PACKET_SIZE, part, buf[pos:stop]))
+        stop = pos + wanted
+        if self._damaged:
+            self._damaged = 0
+            out.append(Skipped(start, start + wanted, "a handshake part with lost bytes"))
+        else:
+            out.append(HandshakePart(start, start + wanted, part, buf[pos:stop]))
         if part == 2:
             self.phase = "chunks"
         elif self._search_size in ENCRYPTED_VERSIONS:
             self._flag(out, ViolationCode.HS_ENCRYPTED, f"RTMPE (version {self._search_size}): the rest is encrypted", start)
-            self._enter_opaque("encrypted", start + PACKET_SIZE)
+            self._enter_opaque("encrypted", start + wanted)
         else:
             self.phase = "part2"
         return stop
+
+    def _lose_handshake(self, gone: int) -> None:
+        """A gap inside the handshake, whose parts have known lengths: step over the damaged ones."""
+        gone += PACKET_SIZE - self._damaged if self._damaged else 0
+        self._damaged = 0
+        if self.phase == "handshake":
+            self.phase = "part1"
+            gone -= 1
+        if self.phase == "part1" and gone >= PACKET_SIZE:
+            self.phase = "part2"
+            gone -= PACKET_SIZE
+        if gone >= PACKET_SIZE:
+            gone -= PACKET_SIZE
+            self.phase = "chunks"
+            if gone:
+                self._enter_search("bytes after the handshake were lost", 0)
+            return
+        self._damaged = PACKET_SIZE - gone if gone else 0
 
     def _enter_opaque(self, why: str, offset: int) -> None:
         self.phase = "opaque"
@@ -415,7 +440,8 @@ class RtmpDecoder:
 
 
 _DECODER_FIELDS = (
-    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_bridge",
+    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_damaged",
+    "_bridge",
 )  # fmt: skip
 _CHUNKS_FIELDS = ("chunk_size", "size_floor", "old_size", "dialect", "held", "high", "inferred")
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))
