@@ -143,14 +143,15 @@ def examine(
         violations.append((ViolationCode.HS_ENCRYPTED, f"{first}0 is {version}: RTMPE"))
     elif version is not None and version != PLAIN_VERSION:
         violations.append((ViolationCode.HS_VERSION, f"{first}0 is {version}, not 3"))
-    if packet1 is None or len(packet1) < PACKET_SIZE or packet2 is None or len(packet2) < PACKET_SIZE:
-        cut = 1 if packet1 is None or len(packet1) < PACKET_SIZE else 2
-        violations.append((ViolationCode.HS_INCOMPLETE, f"ended before the last byte of {first}{cut}"))
     if packet1 is None or len(packet1) < PACKET_SIZE:
+        violations.append((ViolationCode.HS_INCOMPLETE, f"ended before the last byte of {first}1"))
         return HandshakeVerdict(version, None, None, None, None, tuple(violations))
     own = parse_packet1(packet1, side)
     kind: str | None = None
-    if packet2 is not None and len(packet2) == PACKET_SIZE and peer_packet1 is not None:
+    if packet2 is None or len(packet2) < PACKET_SIZE:
+        if not encrypted:  # of RTMPE nothing is looked at behind packet 1
+            violations.append((ViolationCode.HS_INCOMPLETE, f"ended before the last byte of {first}2"))
+    elif peer_packet1 is not None:
         kind = packet2_kind(packet2, side, peer_packet1)
         if kind == OTHER and not encrypted:
             if own.digest is not None and parse_packet1(peer_packet1, _PEER[side]).digest is not None:
