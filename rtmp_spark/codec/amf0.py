@@ -1,0 +1,418 @@
+"""AMF0, the encoding of ActionScript 1 and 2 (AMF 0 specification, 2007): bytes to values and back.
+
+The reader is one loop with a stack of its own: any nesting is safe, and the markers that commands are made of
+(strings, numbers, objects) cost no call. What breaks off is kept as far as it could be read. `amf3` takes over at
+marker 0x11. Nothing is allocated by a count before it was held against the bytes that remain.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import amf3
+from .amf import (
+    MAX_DEPTH,
+    UNDEFINED,
+    UNSUPPORTED,
+    AmfError,
+    AmfObject,
+    AmfViolation,
+    BadString,
+    Date,
+    Dictionary,
+    EcmaArray,
+    External,
+    MixedArray,
+    Reading,
+    Reference,
+    Text,
+    TypedObject,
+    Value,
+    Vector,
+    Xml,
+    from_json,
+    resolve,
+    to_json,
+)
+from .errors import DecodeError, EncodeError, ViolationCode
+from .limits import DEFAULT_LIMITS, Limits
+
+__all__ = [
+    "AmfError", "AmfObject", "BadString", "Date", "Dictionary", "EcmaArray", "External", "MixedArray", "Reading",
+    "Reference", "TypedObject", "UNDEFINED", "UNSUPPORTED", "Value", "Vector", "Xml",
+    "dump_values", "from_json", "parse_values", "read_values", "resolve", "to_json",
+]  # fmt: skip
+
+(_NUMBER, _BOOLEAN, _STRING, _OBJECT, _MOVIECLIP, _NULL, _UNDEFINED, _REFERENCE, _ECMA_ARRAY, _OBJECT_END,
+ _STRICT_ARRAY, _DATE, _LONG_STRING, _UNSUPPORTED, _RECORDSET, _XML, _TYPED_OBJECT, _AMF3) = range(0x12)  # fmt: skip
+
+_VALUE_MARKERS = frozenset(range(0x12)) - {_MOVIECLIP, _OBJECT_END, _RECORDSET}
+_CONTAINERS = frozenset((_OBJECT, _ECMA_ARRAY, _STRICT_ARRAY, _TYPED_OBJECT))
+_DOUBLE_BE = struct.Struct(">d")
+_double = _DOUBLE_BE.unpack_from
+_DATE_BE = struct.Struct(">dh")
+_UINT16 = struct.Struct(">H")
+_UINT32 = struct.Struct(">I")
+_END = b"\x00\x00\x09"
+_PADDING = frozenset((_END, *(bytes(length) for length in range(1, 9))))
+_UNCOUNTED = -1  # of a container that an end marker closes, or of the message itself
+_ENDS_SAID = (ViolationCode.AMF_OBJECT_END, ViolationCode.AMF_LIMIT)
+_AMF3_ONLY = (bytes, bytearray, MixedArray, Vector, Dictionary, External)
+
+
+def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0, needed: int = 1) -> Reading:
+    """Every value from `start` to the end of the data, and every violation; raises nothing.
+
+    Bytes that begin no value are an error inside a value and among the first `needed` ones, and else trailing.
+    """
+    reader = _Reader(data, limits)
+    try:
+        _read(reader, start, needed)
+    except amf3.EndOfMessage:
+        pass
+    except DecodeError as error:
+        reader.stopped(error)
+    return reader
+
+
+def parse_values(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Value]:
+    """Every value up to the end of the data; damage raises an `AmfError` that has what could be read."""
+    return read_values(data, limits).checked()
+
+
+def _read(reader: _Reader, pos: int, needed: int) -> None:
+    data, values, objects, weights = reader.data, reader.values, reader.objects, reader.weights
+    size = len(data)
+    sink: list[Any] = values  # of the innermost open container: (name, value) when it is keyed, else values
+    keyed = False
+    count = _UNCOUNTED
+    stack: list[tuple[list[Any], bool, int, int, int]] = []  # what is around it; its slot; its nodes when it opened
+    key: Text = ""
+    value: Value
+    try:
+        for node in range(reader.nodes + 1):
+            while True:  # close what ends here, then find the place of the next value
+                if keyed:
+                    length = data[pos] << 8 | data[pos + 1] if pos < size else 0
+                    at = pos + 2 + length
+                    if at >= size:
+                        pos = reader.end_missing(pos, length, len(sink) == count)
+                    elif length or data[at] != _OBJECT_END:
+                        key = reader.text(pos + 2, at)
+                        break
+                    else:
+                        pos = at + 1
+                elif len(sink) != count:
+                    if not stack and (pos >= size or reader.trailing(pos, needed)):
+                        return
+                    at = pos
+                    break
+                sink, keyed, count, slot, opened = stack.pop()
+                weights[slot] = node - reader.nodes - opened
+
+            marker = data[at]
+            if marker == _STRING:
+                end = at + 3 + (data[at + 1] << 8 | data[at + 2])
+                value = reader.text(at + 3, end)
+                pos = end
+            elif marker == _NUMBER:
+                value = _double(data, at + 1)[0]
+                pos = at + 9
+            elif marker in _CONTAINERS:
+                value, inner, announced, pos = reader.open(marker, at, len(stack))
+                sink.append((key, value) if keyed else value)
+                stack.append((sink, keyed, count, len(objects), node - reader.nodes))
+                objects.append(value)
+                weights.append(0)
+                sink, keyed, count = inner, marker != _STRICT_ARRAY, announced
+                if keyed:
+                    pos = _plain_properties(data, pos, inner, reader.nodes - node)
+                    reader.nodes -= len(inner)
+                continue
+            else:
+                append = _under(sink, key) if keyed else sink.append
+                pos = reader.rare(marker, at, node, append, len(stack) + 1)
+                continue
+            sink.append((key, value) if keyed else value)
+        raise DecodeError(ViolationCode.AMF_LIMIT, pos, f"more than {reader.limits.amf_nodes} values")
+    except (IndexError, struct.error):
+        raise DecodeError(ViolationCode.AMF_TRUNCATED, pos, "the data ends inside a value") from None
+
+
+def _plain_properties(data: bytes, pos: int, pairs: list[tuple[Text, Value]], most: int) -> int:
+    """The fast lane: properties as commands and metadata have them, up to the first that is anything else.
+
+    Gives the position where it stopped; damage stops it too, and is then found where every case is handled.
+    """
+    append = pairs.append
+    size = len(data)
+    try:
+        for _ in range(most):
+            if data[pos]:
+                break
+            at = pos + 2 + data[pos + 1]
+            marker = data[at]
+            if marker == _STRING:
+                end = at + 3 + data[at + 2]
+                if data[at + 1]:
+                    end += data[at + 1] << 8
+                if end > size:
+                    break
+                append((data[pos + 2 : at].decode(), data[at + 3 : end].decode()))
+                pos = end
+            elif marker == _NUMBER:
+                append((data[pos + 2 : at].decode(), _double(data, at + 1)[0]))
+                pos = at + 9
+            elif marker == _BOOLEAN:
+                append((data[pos + 2 : at].decode(), data[at + 1] != 0))
+                pos = at + 2
+            else:
+                break
+    except (IndexError, UnicodeDecodeError, struct.error):
+        pass
+    return pos
+
+
+def _under(pairs: list[Any], key: Text) -> amf3.Append:
+    return lambda value: pairs.append((key, value))
+
+
+class _Reader(Reading):
+    """What the loop needs seldom: containers, rare markers, the reference table, AMF3, and complaints."""
+
+    __slots__ = ("data", "limits", "nodes", "objects", "tables", "weights")
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self.values: list[Value] = []
+        self.violations: list[AmfViolation] = []
+        self.data = data
+        self.limits = limits
+        self.nodes = limits.amf_nodes  # less what references and AMF3 took
+        self.tables: amf3.Reader | None = None  # made when the first AMF3 value comes
+        self.objects: list[Value] = []
+        self.weights: list[int] = []  # nodes that writing out each finished object takes; 0 while it is open
+
+    def open(self, marker: int, at: int, depth: int) -> tuple[Value, list[Any], int, int]:
+        """The container at `at`, the list to fill, how many entries it announces, and where they begin."""
+        if depth >= self.limits.amf_depth or depth >= MAX_DEPTH:
+            raise DecodeError(ViolationCode.AMF_DEPTH, at, f"nested deeper than {depth}")
+        if marker == _OBJECT:
+            plain = AmfObject()
+            return plain, plain.pairs, _UNCOUNTED, at + 1
+        if marker == _TYPED_OBJECT:
+            begin = at + 3
+            end = begin + _UINT16.unpack_from(self.data, at + 1)[0]
+            typed = TypedObject(self.text(begin, end))
+            return typed, typed.pairs, _UNCOUNTED, end
+        count: int = _UINT32.unpack_from(self.data, at + 1)[0]
+        left = len(self.data) - at - 5
+        excess = AmfViolation(ViolationCode.AMF_LIMIT, at, f"array of {count} where {left} bytes are left")
+        if marker == _ECMA_ARRAY:
+            if count > left:  # only a hint, so reading can go on
+                self.violations.append(excess)
+            array = EcmaArray()
+            return array, array.pairs, count or _UNCOUNTED, at + 5  # many senders announce 0
+        if count > left or count > self.limits.amf_nodes:
+            raise DecodeError(*excess)
+        items: list[Value] = []
+        return items, items, count, at + 5
+
+    def rare(self, marker: int, at: int, node: int, append: amf3.Append, depth: int) -> int:
+        """Read the value of an uncommon marker that opens nothing; give the position behind it."""
+        if marker == _NULL:
+            append(None)
+        elif marker == _BOOLEAN:
+            append(self.data[at + 1] != 0)
+            return at + 2
+        elif marker == _UNDEFINED:
+            append(UNDEFINED)
+        elif marker == _UNSUPPORTED:
+            append(UNSUPPORTED)
+        elif marker == _REFERENCE:
+            append(self._reference(at, node))
+            return at + 3
+        elif marker == _DATE:
+            append(Date(*_DATE_BE.unpack_from(self.data, at + 1)))
+            return at + 11
+        elif marker in (_LONG_STRING, _XML):
+            length = _UINT32.unpack_from(self.data, at + 1)[0]
+            if length > self.limits.message_bytes:
+                raise DecodeError(ViolationCode.AMF_LIMIT, at, f"text of {length} bytes, more than a message holds")
+            text = self.text(at + 5, at + 5 + length)
+            append(Xml(text) if marker == _XML else text)
+            return at + 5 + length
+        elif marker == _AMF3:
+            return self._amf3_value(at + 1, node, append, depth)
+        else:
+            raise DecodeError(ViolationCode.AMF_MARKER, at, f"0x{marker:02x} begins no AMF0 value")
+        return at + 1
+
+    def _reference(self, at: int, node: int) -> Reference:
+        index: int = _UINT16.unpack_from(self.data, at + 1)[0]
+        if index >= len(self.objects):
+            detail = f"object {index} of {len(self.objects)}"
+            self.violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, at, detail))
+            return Reference(index)
+        self.nodes -= self.weights[index]
+        if self.nodes < node:
+            raise DecodeError(ViolationCode.AMF_LIMIT, at, f"more than {self.limits.amf_nodes} values with references")
+        return Reference(index, False, self.objects[index])
+
+    def _amf3_value(self, at: int, node: int, append: amf3.Append, depth: int) -> int:
+        if self.tables is None:
+            self.tables = amf3.Reader(self.data, at, self.limits, self.violations)
+        reader = self.tables
+        reader.pos, reader.nodes_left = at, self.nodes - node
+        reader.read(append, depth)
+        self.nodes = reader.nodes_left + node + 1  # the value itself is counted by the loop
+        return reader.pos
+
+    def text(self, begin: int, end: int) -> Text:
+        data = self.data
+        if end > len(data):
+            raise DecodeError(ViolationCode.AMF_TRUNCATED, begin, "the data ends inside a text")
+        try:
+            return data[begin:end].decode()
+        except UnicodeDecodeError as error:
+            self.violations.append(AmfViolation(ViolationCode.AMF_UTF8, begin + error.start, error.reason))
+            return BadString(data[begin:end])
+
+    def trailing(self, at: int, needed: int) -> bool:
+        """Whether what follows the values is none at all: no marker, padding, or one more end of an object."""
+        data = self.data
+        left = len(data) - at
+        if len(self.values) < needed or (data[at] in _VALUE_MARKERS and (left > 8 or data[at:] not in _PADDING)):
+            return False
+        self.violations.append(AmfViolation(ViolationCode.AMF_TRAILING, at, f"{left} bytes after the last value"))
+        return True
+
+    def end_missing(self, pos: int, length: int, all_there: bool) -> int:
+        """No end marker, or no room for a name of this length; give the position where the object ends."""
+        if length and not all_there:
+            raise DecodeError(ViolationCode.AMF_TRUNCATED, pos, "the data ends inside a property")
+        if not self.violations or self.violations[-1].code not in _ENDS_SAID:  # one cause, one finding
+            self.violations.append(AmfViolation(ViolationCode.AMF_OBJECT_END, pos, "an object without its end marker"))
+        return pos if length else len(self.data)
+
+    def stopped(self, error: DecodeError) -> None:
+        if self.violations and self.violations[-1].code in _ENDS_SAID and error.code is ViolationCode.AMF_TRUNCATED:
+            if self.violations[-1].code is ViolationCode.AMF_LIMIT:
+                return
+            self.violations.pop()  # the array around that object is cut as well: one cause, one finding
+        self.violations.append(AmfViolation(error.code, error.offset, error.detail))
+
+
+def dump_values(values: Iterable[object]) -> bytes:
+    writer = _Writer()
+    for value in values:
+        writer.write(value, 1)
+    return bytes(writer.out)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self._objects: dict[int, int] = {}  # id of a written object -> its index
+        self._amf3 = amf3.Writer()
+        self._amf3.out = self.out
+
+    def write(self, value: object, depth: int) -> None:
+        out = self.out
+        if value is None:
+            out.append(_NULL)
+        elif isinstance(value, bool):
+            out += b"\x01\x01" if value else b"\x01\x00"
+        elif isinstance(value, (int, float)):
+            out.append(_NUMBER)
+            self._double(value)
+        elif isinstance(value, (str, BadString)):
+            raw = amf3.encoded(value)
+            if len(raw) > 0xFFFF:
+                self._long_text(_LONG_STRING, raw)
+            else:
+                out.append(_STRING)
+                self._short_text(raw)
+        elif value is UNDEFINED:
+            out.append(_UNDEFINED)
+        elif value is UNSUPPORTED:
+            out.append(_UNSUPPORTED)
+        elif isinstance(value, Date):
+            out.append(_DATE)
+            self._double(value.ms)
+            out += struct.pack(">h", value.tz)
+        elif isinstance(value, Xml):
+            self._long_text(_XML, amf3.encoded(value.text))
+        elif isinstance(value, Reference):
+            self._reference(value, depth)
+        elif isinstance(value, _AMF3_ONLY):
+            out.append(_AMF3)
+            self._amf3.write(value, depth)
+        else:
+            if depth > MAX_DEPTH:
+                raise EncodeError(f"AMF value nested more than {MAX_DEPTH} deep")
+            self._objects[id(value)] = len(self._objects)
+            self._container(value, depth + 1)
+
+    def _container(self, value: object, depth: int) -> None:
+        out = self.out
+        if isinstance(value, (list, tuple)):
+            out.append(_STRICT_ARRAY)
+            out += _UINT32.pack(len(value))
+            for item in value:
+                self.write(item, depth)
+        elif isinstance(value, AmfObject):
+            if isinstance(value, EcmaArray):
+                out.append(_ECMA_ARRAY)
+                out += _UINT32.pack(len(value))
+            elif isinstance(value, TypedObject):
+                out.append(_TYPED_OBJECT)
+                self._short_text(amf3.encoded(value.class_name))
+            else:
+                out.append(_OBJECT)
+            self._properties(value.pairs, depth)
+        elif isinstance(value, Mapping):
+            out.append(_OBJECT)
+            self._properties(value.items(), depth)
+        else:
+            raise EncodeError(f"{type(value).__name__} is no AMF0 value")
+
+    def _properties(self, pairs: Iterable[tuple[Text, object]], depth: int) -> None:
+        for key, value in pairs:
+            if not isinstance(key, (str, BadString)):
+                raise EncodeError(f"{type(key).__name__} is no name of a property")
+            self._short_text(amf3.encoded(key))
+            self.write(value, depth)
+        self.out += _END
+
+    def _reference(self, value: Reference, depth: int) -> None:
+        if value.amf3:
+            self.out.append(_AMF3)
+            self._amf3.write(value, depth)
+            return
+        index = value.index if value.target is None else self._objects.get(id(value.target))
+        if index is None:
+            self.write(value.target, depth)
+        elif index > 0xFFFF:
+            raise EncodeError(f"AMF0 cannot refer to object {index}")
+        else:
+            self.out.append(_REFERENCE)
+            self.out += _UINT16.pack(index)
+
+    def _short_text(self, raw: bytes) -> None:
+        if len(raw) > 0xFFFF:
+            raise EncodeError(f"a name of {len(raw)} bytes is too long for AMF0")
+        self.out += _UINT16.pack(len(raw))
+        self.out += raw
+
+    def _long_text(self, marker: int, raw: bytes) -> None:
+        self.out.append(marker)
+        self.out += _UINT32.pack(len(raw))
+        self.out += raw
+
+    def _double(self, number: float) -> None:
+        try:
+            self.out += _DOUBLE_BE.pack(number)
+        except OverflowError as error:
+            raise EncodeError(f"AMF has no number as large: {error}") from error
