@@ -17,6 +17,7 @@ from .errors import DecodeError, EncodeError, Severity, UserError, ViolationCode
 from .message import AUDIO, DATA_AMF0, VIDEO
 
 Fault = tuple[ViolationCode, Severity, str]
+_new = tuple.__new__  # makes a NamedTuple at a third of its constructor's cost, which would be most of a frame's
 
 
 class MediaTag(NamedTuple):
@@ -64,6 +65,7 @@ FRAME_TYPES = (None, "key", "inter", "disposable", "generated", "info", None, No
 _PACKET_TYPES = ("config", "frame", "end")
 _AUDIO_PACKET_TYPES = {0: "config", 1: "frame", 2: "end", 4: "multichannel_config"}
 _VIDEO_PACKET_TYPES = {0: "config", 1: "frame", 2: "end", 3: "frame", 4: "metadata", 5: "mpeg2ts_config"}
+_CONFIG_TYPES = frozenset(("config", "mpeg2ts_config", "multichannel_config"))
 _MULTITRACK = {AUDIO: 5, VIDEO: 6}
 _MODEX, _METADATA, _FRAMES = 7, 4, 1
 _ONE_TRACK, _MANY_CODECS = 0, 2
@@ -114,7 +116,7 @@ def _legacy_audio(payload: bytes) -> _Header:
             raise _bad(1, f"AAC packet type {payload[1]} of no meaning")
         start, packet_type = 2, _PACKET_TYPES[payload[1]]
     codec = AUDIO_FORMATS[form]
-    return _Header("audio", codec, False, 0, packet_type, None, None, None, start, len(payload), rate, channels)
+    return _new(_Header, ("audio", codec, False, 0, packet_type, None, None, None, start, len(payload), rate, channels))
 
 
 def _legacy_video(payload: bytes) -> _Header:
@@ -134,7 +136,9 @@ def _legacy_video(payload: bytes) -> _Header:
         if payload[1] < 2:
             raise _bad(end, f"a tag of {codec} that ends inside its composition time")
         return _Header("video", codec, False, 0, "end", frame_type, 0, None, end, end)
-    return _Header("video", codec, False, 0, _PACKET_TYPES[payload[1]], frame_type, _si24(payload, 2), None, 5, end)
+    packet_type = _PACKET_TYPES[payload[1]]
+    cts = _si24(payload, 2)
+    return _new(_Header, ("video", codec, False, 0, packet_type, frame_type, cts, None, 5, end, None, None))
 
 
 def _si24(payload: bytes, pos: int) -> int:
@@ -260,7 +264,6 @@ class _Track:
 
 
 _TRACK_FIELDS = _Track.__slots__
-_new_tag = tuple.__new__
 
 
 def _tag(found: _Header, track: _Track, stream_id: int, dts: int, nal_types: list[int] | None) -> MediaTag:
@@ -272,11 +275,11 @@ def _tag(found: _Header, track: _Track, stream_id: int, dts: int, nal_types: lis
         if is_key:
             track.gop_no = (track.gop_no or 0) + 1
         gop_no = track.gop_no
-    return _new_tag(  # a NamedTuple's own constructor costs as much as all the rest
+    return _new(
         MediaTag,
         (
             stream_id, kind, codec, enhanced, track_id, packet_type, frame_type, is_key,
-            packet_type.endswith("config"), dts, cts, dts + (cts or 0), nanoseconds, end - start, nal_types,
+            packet_type in _CONFIG_TYPES, dts, cts, dts + (cts or 0), nanoseconds, end - start, nal_types,
             track.width, track.height, track.profile, track.level,
             track.sample_rate or rate, track.channels or channels, gop_no, start, end,
         ),
@@ -509,10 +512,10 @@ def parse_header(data: bytes) -> tuple[bool, bool, int]:
 def take_tags(data: bytes, start: int) -> tuple[list[FlvTag], int]:
     """Every whole tag (with its back pointer) from `start` on, and where the first incomplete one begins."""
     tags: list[FlvTag] = []
-    return tags, _take(data, start, tags)
+    return tags, _take(data, start, tags, 4)
 
 
-def _take(data: bytes, pos: int, tags: list[FlvTag]) -> int:
+def _take(data: bytes, pos: int, tags: list[FlvTag], back_pointer: int) -> int:
     while pos + 11 <= len(data):
         word, time = _TAG_HEADER.unpack_from(data, pos)
         end = pos + 11 + (word & 0xFFFFFF)
@@ -520,7 +523,7 @@ def _take(data: bytes, pos: int, tags: list[FlvTag]) -> int:
         if kind & 31 not in (AUDIO, VIDEO, DATA_AMF0) or kind & 0xC0:
             detail = f"a tag of type {kind}: this cannot be the start of a tag"
             raise DecodeError(ViolationCode.CAPTURE_BAD_RECORD, pos, detail)
-        if end + 4 > len(data):
+        if end + back_pointer > len(data):
             break
         timestamp = time >> 8 | (time & 255) << 24
         tags.append(FlvTag(pos, kind & 31, timestamp, data[pos + 11 : end], bool(kind & 32)))
@@ -533,11 +536,10 @@ def parse_file(data: bytes) -> FlvFile:
     has_audio, has_video, pos = parse_header(data)
     tags: list[FlvTag] = []
     try:
-        _take(data, pos, tags)
-        end = tags[-1].offset + 11 + len(tags[-1].payload) if tags else min(pos - 4, len(data))
-        # a writer that was killed may leave out the last back pointer and nothing else
-        if len(data) not in (end, end + 4):
-            raise DecodeError(ViolationCode.CAPTURE_TRUNCATED, end, "the file ends inside a tag")
+        pos = _take(data, pos, tags, 0)
+        # a writer that was stopped may leave out the last back pointer and nothing else
+        if len(data) not in (pos - 4, pos):
+            raise DecodeError(ViolationCode.CAPTURE_TRUNCATED, pos, "the file ends inside a tag")
     except DecodeError as error:
         return FlvFile(has_audio, has_video, tags, [(error.code, error.code.severity, error.detail)])
     return FlvFile(has_audio, has_video, tags, [])

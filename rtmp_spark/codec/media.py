@@ -239,7 +239,7 @@ def _parse_hevc_sps(nal: bytes) -> tuple[int, int]:
 def parse_vvc_config(record: bytes) -> VideoConfig:
     _refuse_start_code(record)
     # E-RTMP carries the record; a file box puts a version and flags, four zero bytes, before it
-    bits = _Bits(record, 4 if record.startswith(b"\0\0\0\0") else 0)
+    bits = _Bits(record[:_SPS_BYTES], 4 if record.startswith(b"\0\0\0\0") else 0)
     bits.read(5)
     length_size = bits.read(2) + 1
     if not bits.read(1):
@@ -262,6 +262,7 @@ def parse_vvc_config(record: bytes) -> VideoConfig:
 # ---- AV1 (av1-isobmff 2.3.3, AV1 5.5), VP9 (vp-codec-iso-media-file-format)
 
 _OBU_SEQUENCE, _OBU_FRAME_HEADER, _OBU_FRAME = 1, 3, 6
+_OBUS_BEFORE_FRAME = 64  # a delimiter, a sequence header and some metadata are usual
 
 
 def parse_av1_config(record: bytes) -> VideoConfig:
@@ -280,7 +281,7 @@ def parse_av1_config(record: bytes) -> VideoConfig:
 def _obus(data: bytes, pos: int) -> list[tuple[int, int, int]]:
     """Type, start and end of each OBU as far as the first frame; stops where sizes stop adding up."""
     units: list[tuple[int, int, int]] = []
-    while pos < len(data):
+    while pos < len(data) and len(units) < _OBUS_BEFORE_FRAME:
         header, pos = data[pos], pos + 1 + (data[pos] >> 2 & 1)
         size = len(data) - pos
         if header & 2:
@@ -367,7 +368,7 @@ def parse_aac_config(record: bytes) -> AudioConfig:
         bits.read(1)
         if channel_config == 0:
             channels = _aac_program_channels(bits)
-        if not explicit and bits.left >= 16 and bits.read(11) == 0x2B7:
+        if not explicit and bits.left >= 21 and bits.read(11) == 0x2B7:
             if _aac_object_type(bits) == _SBR and bits.read(1):
                 profile, rate = _SBR, _aac_rate(bits)
                 if bits.left >= 12 and bits.read(11) == 0x548 and bits.read(1):
@@ -566,7 +567,7 @@ def picture(codec: str, body: bytes) -> tuple[bool | None, int | None, int | Non
         return True, size & 0x3FFF, size >> 16 & 0x3FFF
     if codec == "av1":
         return _av1_picture(body)
-    if codec == "screen" and len(body) >= 4:  # SWF 19, screen video packet
+    if codec in ("screen", "screen2") and len(body) >= 4:  # SWF 19, screen video packet
         size = int.from_bytes(body[:4], "big")
         return None, size >> 16 & 0xFFF, size & 0xFFF
     if codec == "h263" and len(body) >= 9:  # SWF 19, H.263 video packet
