@@ -260,7 +260,7 @@ _STREAMS = (
     _must("ts_end", TIME, "last media or the end of the stream"),
     _must("audio_messages", I64, "audio messages"),
     _must("video_messages", I64, "video messages"),
-    _must("media_bytes", I64, "payload bytes of audio and video messages"),
+    _must("media_bytes", I64, "bytes of codec data"),
     *_measured("video_codec", TEXT, "video codec"),
     *_measured("audio_codec", TEXT, "audio codec"),
     *_measured("width", I32, "picture width"),

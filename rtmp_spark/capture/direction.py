@@ -171,7 +171,9 @@ class DirectionDecoder:
 
     def _pending_start(self) -> int:
         """The first byte whose packet may still be asked for."""
-        return self._decoder.pending_start
+        decoder = self._decoder
+        begun = [stream.start for stream in decoder._chunks.streams.values() if stream.active]
+        return min(begun, default=decoder._base)
 
     # -- events to facts ------------------------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ class RowSink:
         self.tables = {name: TableRows(name) for name in tables}
         self._spools = {name: _Spool() for name, rows in self.tables.items() if rows.names_captures}
         self._ready: list[Batch] = []
+        self._late: dict[str, list[Row]] = {}
 
     def wants(self, table: str) -> bool:
         return table in self.tables
@@ -143,6 +144,14 @@ class RowSink:
         waiting.add(rows)
         if len(waiting) >= BATCH_ROWS:
             self._batch(waiting)
+
+    def add_late(self, table: str, rows: Sequence[Row]) -> None:
+        """Rows that are completed when the whole recording is known."""
+        if table in self.tables:
+            self._late.setdefault(table, []).extend(rows)
+
+    def take_late(self, table: str) -> list[Row]:
+        return self._late.pop(table, [])
 
     def _batch(self, waiting: TableRows) -> None:
         batch = waiting.take()

@@ -1,0 +1,158 @@
+"""How a connection ended: who closed it, why, and the findings that only its end can show.
+
+Pure functions over the accounting of TCP and the session fold. Where the recording cannot tell, the answer is
+`unknown`, and a rule that needs what was not recorded stays silent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rtmp_spark.capture.findings import CLIENT, SERVER, Finding
+from rtmp_spark.capture.session import RESPONSE_LIMIT_US, Session
+from rtmp_spark.codec.errors import ViolationCode
+
+IDLE_US = 5_000_000  # silence this long before a close is taken for a timeout
+_REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
+_GOODBYE_US = 10_000_000
+_WHO = {"c2s": CLIENT, "s2c": SERVER}
+
+
+class Ending(NamedTuple):
+    """What is known about the end of a connection; streams are (client's, server's), as tcp.py accounts them."""
+
+    closed_by: str | None
+    close_kind: str
+    ts_start: int
+    ts_end: int
+    frame_last: int
+    midstream: bool
+    streams: dict[str, Any]
+
+    def recorded(self, direction: str) -> bool:
+        return bool(self.streams[direction].packets)
+
+    def silence_us(self, direction: str) -> int | None:
+        last = self.streams[direction].ts_last_ns
+        return None if last is None else max(self.ts_end - last // 1000, 0)
+
+
+def close_cause(ending: Ending, session: Session) -> str:
+    if ending.close_kind == "open":
+        return _open_cause(ending)
+    if session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US:
+        return "refused"
+    if session.torn_down and not _streaming_after(session):
+        return "teardown"
+    closer = ending.closed_by
+    other_way = "s2c" if closer == CLIENT else "c2s"
+    if closer is not None and session.faults[other_way]:
+        return "protocol_error"
+    media_way = next((span.direction for span in reversed(session.spans)), None)
+    silence = ending.silence_us(media_way) if media_way else None
+    if silence is not None and silence >= IDLE_US:
+        return "idle_timeout" if closer != _WHO[media_way or "c2s"] else "unknown"
+    if any(not span.ended and span.audio + span.video for span in session.spans):
+        return "peer_vanished" if closer == CLIENT or ending.close_kind == "rst" else "unknown"
+    return "unknown"
+
+
+def _streaming_after(session: Session) -> bool:
+    """Whether media went on long after the last goodbye."""
+    goodbye = max(session.torn_down.values())
+    return any(span.ts_end - goodbye > _GOODBYE_US for span in session.spans if not span.ended)
+
+
+def _open_cause(ending: Ending) -> str:
+    return "capture_ended"
+
+
+def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
+    """Findings about the connection as a whole."""
+    found: list[Finding] = []
+    code = ViolationCode
+    frame, ts = ending.frame_last, ending.ts_end
+    missing = [d for d in ("c2s", "s2c") if not ending.recorded(d)]
+    if ending.midstream and not missing:
+        found.append(Finding(code.TCP_MIDSTREAM, "the recording starts inside the connection", ts=ending.ts_start))
+    elif ending.midstream:
+        found.append(Finding(code.TCP_MIDSTREAM, "no SYN was recorded", ts=ending.ts_start))
+    for direction in missing:
+        detail = f"no packet from the {_WHO[direction]} was recorded"
+        found.append(Finding(code.TCP_ONE_DIRECTION, detail, direction=direction, ts=ending.ts_start))
+    for direction in ("c2s", "s2c"):
+        stream = ending.streams[direction]
+        if stream.zero_windows:
+            receiver = SERVER if direction == "c2s" else CLIENT
+            detail = (
+                f"the {receiver} closed its window {stream.zero_windows} times, for {stream.zero_window_ns / 1e6:.0f} ms "
+                f"in all; the {_WHO[direction]} waited"
+            )
+            found.append(Finding(code.TCP_ZERO_WINDOW, detail, None, receiver, direction, count=stream.zero_windows))
+    found += _reset(ending, session)
+    found += _handshake(ending, session)
+    found += _unanswered(ending, session, cause)
+    who = ending.closed_by or "nobody"
+    words = {
+        "fin": f"closed by the {who} with FIN",
+        "rst": f"closed by the {who} with RST",
+        "open": "still open when the recording ended",
+    }
+    found.append(Finding(code.SESSION_END, f"{words[ending.close_kind]}; cause: {cause}", frame=frame, ts=ts))
+    return found
+
+
+def _reset(ending: Ending, session: Session) -> list[Finding]:
+    if ending.close_kind != "rst" or session.torn_down or session.refused is not None:
+        return []
+    direction = "c2s" if ending.closed_by == CLIENT else "s2c"
+    unacked = [ending.streams[d].unacked_bytes or 0 for d in ("c2s", "s2c")]
+    detail = (
+        f"the {ending.closed_by} reset the connection with {unacked[0]} bytes of the client and {unacked[1]} of the server "
+        "unacknowledged"
+    )
+    return [
+        Finding(
+            ViolationCode.TCP_RESET, detail, None, ending.closed_by, direction, frame=ending.frame_last, ts=ending.ts_end
+        )
+    ]
+
+
+def _handshake(ending: Ending, session: Session) -> list[Finding]:
+    """HS_* from both sides; nothing where parts were not recorded or may still come."""
+    found: list[Finding] = []
+    verdicts = dict(zip(("c2s", "s2c"), session.handshake_verdicts()))
+    missing_ok = ending.midstream or ending.close_kind == "open"
+    for direction, verdict in verdicts.items():
+        if not session.parts[direction] and not session.encrypted:
+            continue
+        for code, detail in verdict.violations:
+            if code is ViolationCode.HS_INCOMPLETE:
+                gap = session.gaps["c2s"] or session.gaps["s2c"]
+                if missing_ok or gap or session.encrypted or session.refused is not None:
+                    continue
+            if code is ViolationCode.HS_ENCRYPTED and direction == "s2c" and session.parts["c2s"]:
+                continue
+            ts = session.handshake_ts[0] if session.handshake_ts else ending.ts_start
+            at_fault = None if code is ViolationCode.HS_ENCRYPTED else _WHO[direction]
+            found.append(Finding(code, detail, None, at_fault, direction, ts=ts))
+    incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
+    if len(incomplete) == 2:  # one connection ended once: who closed first left the other waiting
+        closer = "s2c" if ending.closed_by == SERVER else "c2s"
+        found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE or f.direction == closer]
+    return found
+
+
+def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
+    if ending.midstream or session.gaps["s2c"] or not (ending.recorded("c2s") and ending.recorded("s2c")):
+        return []
+    found = []
+    for msg_no, ts, name, frame, *_ in session.unanswered():
+        waited = ending.ts_end - ts
+        if cause == "refused" or (ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US):
+            continue
+        detail = f"{name} got no answer in {waited / 1e6:.1f} s"
+        found.append(
+            Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts)
+        )
+    return found

@@ -1,0 +1,286 @@
+"""The exact sequential path: capture files -> tables, in windows, with bounded memory.
+
+Several files are one recording: they are read in the order of their first packets, and a connection that goes on in
+the next file is one connection. This path is the truth that every other way of decoding is measured by. It writes
+nothing and prints nothing: it hands out record batches and remembers what became of each file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rtmp_spark import __version__
+from rtmp_spark.capture.block import Problem
+from rtmp_spark.capture.conversation import Conversation, Settings
+from rtmp_spark.capture.facts import FRAME_BITS, Row
+from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
+from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
+from rtmp_spark.capture.packet import Dissector
+from rtmp_spark.capture.rows import Batch, RowSink
+from rtmp_spark.capture.tcp import Closed, Item, Reassembler
+from rtmp_spark.codec.errors import CaptureError, ViolationCode
+from rtmp_spark.schema import TABLES, column_names
+
+BLOCK_BYTES = 1 << 20
+ALL_TABLES = tuple(name for name in TABLES if name not in ("payloads", "open_flows", "deliveries"))
+
+Progress = Callable[[int, int], None]  # bytes of the current file read so far, number of the file
+
+
+class TreeHash:
+    """capture_id: SHA-256 over the SHA-256 of each 1 MiB block and the length; blocks can be hashed apart."""
+
+    def __init__(self) -> None:
+        self._leaves: list[bytes] = []
+        self._rest = bytearray()
+        self._length = 0
+
+    def update(self, data: bytes) -> None:
+        self._length += len(data)
+        view = memoryview(data)
+        if self._rest:
+            take = min(BLOCK_BYTES - len(self._rest), len(view))
+            self._rest += view[:take]
+            view = view[take:]
+            if len(self._rest) < BLOCK_BYTES:
+                return
+            self._leaves.append(hashlib.sha256(self._rest).digest())
+            self._rest = bytearray()
+        whole = len(view) - len(view) % BLOCK_BYTES
+        for start in range(0, whole, BLOCK_BYTES):
+            self._leaves.append(hashlib.sha256(view[start : start + BLOCK_BYTES]).digest())
+        self._rest += view[whole:]
+
+    def result(self) -> str:
+        leaves = self._leaves + ([hashlib.sha256(self._rest).digest()] if self._rest else [])
+        return hashlib.sha256(b"".join(leaves) + self._length.to_bytes(8, "big")).hexdigest()[:32]
+
+
+@dataclass
+class CaptureFile:
+    """What became of one file."""
+
+    path: str
+    capture_id: str | None = None
+    size_bytes: int | None = None
+    modified_at: int | None = None
+    status: str = "failed"
+    error_code: str | None = None
+    error_hint: str | None = None
+    format: str | None = None
+    compression: str | None = None
+    link_types: list[int] = field(default_factory=list)
+    snaplen: int | None = None
+    packets: int = 0
+    packets_truncated: int = 0
+    ts_first: int | None = None
+    ts_last: int | None = None
+    other_flows: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    def row(self, sensor: str) -> Row:
+        return (
+            self.capture_id, sensor, self.path, self.size_bytes, self.modified_at, self.format, self.compression,
+            self.link_types, self.snaplen, self.packets, self.packets_truncated, self.other_flows, self.ts_first,
+            self.ts_last, self.status, self.error_code, self.error_hint, __version__, None,
+        )  # fmt: skip
+
+
+class Recording:
+    """One recording: iterate `batches()` once; `files` and `connections` are final after that."""
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        settings: Settings | None = None,
+        tables: Sequence[str] = ALL_TABLES,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self._paths = [os.fspath(path) for path in paths]
+        self._sink = RowSink(tables)
+        self._hash = any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
+        self._progress = progress
+        self.files: list[CaptureFile] = []
+        self.connections = 0
+        self.refusals: dict[str, int] = {}
+        self._reassembler = Reassembler(self.settings.limits)
+        self._dissector = Dissector(self.settings.limits)
+        self._told: set[tuple[ViolationCode, str]] = set()
+        self._open: dict[int, Conversation] = {}
+        self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
+        self._newest_second = 0
+
+    def batches(self) -> Iterator[Batch]:
+        paths = self._paths if len(self._paths) == 1 else sort_by_first_packet(self._paths, self.settings.limits)
+        for number, path in enumerate(paths):
+            self.files.append(_about(os.fspath(path)))
+            yield from self._read(number)
+            yield from self._sink.flush([file.capture_id for file in self.files])
+        self._deliver(self._reassembler.finish(), 1 << 62)
+        self._end_of_recording()
+        yield from self._sink.flush([file.capture_id for file in self.files])
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def _read(self, number: int) -> Iterator[Batch]:
+        file = self.files[number]
+        tree = TreeHash()
+        try:
+            capture = open_capture(file.path, self.settings.limits, on_bytes=tree.update if self._hash else None)
+        except CaptureError as error:
+            file.error_code = error.code.value if error.code is not None else "NOT_A_CAPTURE"
+            file.error_hint = f"{error.detail}; {error.hint}".rstrip("; ")
+            return
+        with capture:
+            for block in capture:
+                segments = self._dissector.segments(block)
+                self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
+                items = self._reassembler.feed(segments, number)
+                self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
+                if self._progress is not None:
+                    self._progress(capture.size_bytes, number)
+                yield from self._sink.ready()
+        file.capture_id = tree.result() if self._hash else None
+        self._describe(file, capture)
+
+    def _describe(self, file: CaptureFile, capture: Capture) -> None:
+        file.format, file.compression = capture.format, capture.compression or None
+        file.link_types, file.snaplen = [int(t) for t in capture.link_types], capture.snaplen or None
+        file.packets, file.packets_truncated = capture.packets, capture.packets_truncated
+        file.ts_first = None if capture.ts_first_ns is None else capture.ts_first_ns // 1000
+        file.ts_last = None if capture.ts_last_ns is None else capture.ts_last_ns // 1000
+        file.status = capture.status
+        file.problems = [*capture.problems, *self._new_problems()]
+        error = capture.error
+        unreadable = [p for p in file.problems if p.code is ViolationCode.CAPTURE_LINK_TYPE]
+        if error is None and unreadable and sum(p.count for p in unreadable) >= capture.packets > 0:
+            file.status, error = "failed", unreadable[0]
+        if error is not None:
+            file.error_code, file.error_hint = error.code.value, f"{error.detail}; {error.hint}".rstrip("; ")
+
+    def _new_problems(self) -> list[Problem]:
+        """What the dissector and the reassembler complain about since the last file."""
+        fresh = []
+        for problem in (*self._dissector.problems(), *self._reassembler.problems()):
+            key = (problem.code, problem.detail)
+            if key not in self._told:
+                self._told.add(key)
+                fresh.append(problem)
+        return fresh
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    def _deliver(self, items: Sequence[Item], at: int) -> None:
+        """One window's items to their conversations, then let these speak."""
+        touched: dict[int, Conversation] = {}
+        closed: list[Conversation] = []
+        for item in items:
+            connection = item.connection
+            conversation = connection.tag
+            if conversation is None:
+                conversation = connection.tag = Conversation(connection, self.settings)
+                self._open[connection.number] = conversation
+                for direction, second, values in self._early.pop(connection.number, ()):
+                    conversation.seconds[direction].add_tcp(second, values)
+            if isinstance(item, Closed):
+                closed.append(conversation)
+                touched.pop(connection.number, None)
+            else:
+                conversation.receive(item)
+                touched[connection.number] = conversation
+        self._take_intervals()
+        for conversation in touched.values():
+            conversation.advance(self._sink, at, self._newest_second)
+        for conversation in closed:
+            self._close(conversation)
+
+    def _take_intervals(self) -> None:
+        found = self._reassembler.take_intervals()
+        columns = [
+            column.tolist()
+            for column in (
+                found.connection, found.direction, found.second, found.packets, found.bytes,
+                found.retransmitted_bytes, found.gap_bytes, found.zero_window_ms, found.window_min,
+                found.in_flight_max, found.rtt_sum_ms, found.rtt_samples,
+            )
+        ]  # fmt: skip
+        for number, direction, second, *values in zip(*columns):
+            conversation = self._open.get(number)
+            if conversation is None:
+                self._early.setdefault(number, []).append((direction, second, tuple(values)))
+            elif conversation.refusal is None:
+                conversation.seconds[direction].add_tcp(second, tuple(values))
+
+    def _close(self, conversation: Conversation) -> None:
+        connection = conversation.connection
+        self._open.pop(connection.number, None)
+        self._early.pop(connection.number, None)
+        connection.tag = None
+        if conversation.close(self._sink):
+            self.connections += 1
+            return
+        why = conversation.refusal or "unknown"
+        self.refusals[why] = self.refusals.get(why, 0) + 1
+        if why != "filtered":
+            for number in range(connection.frame_first >> FRAME_BITS, (connection.frame_last >> FRAME_BITS) + 1):
+                self.files[number].other_flows += 1
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _end_of_recording(self) -> None:
+        sink = self._sink
+        if self.files:
+            self.files[-1].problems += self._new_problems()
+        sink.add("streams", number_attempts(sink.take_late("streams")))
+        sink.add("captures", [file.row(self.settings.sensor) for file in self.files])
+        for number, file in enumerate(self.files):
+            fold = FindingFold()
+            for problem in file.problems:
+                frame = number << FRAME_BITS | (problem.frame or 0)
+                fold.add(
+                    Finding(
+                        problem.code, problem.detail, None, CAPTURE, frame=frame, count=problem.count,
+                        fix_hint=problem.hint or None,
+                    )
+                )  # fmt: skip
+            sink.add("findings", fold.rows(None, self.settings.catalogue))
+
+
+def number_attempts(rows: list[Row]) -> list[Row]:
+    """Rows of `streams` in the order of time, each knowing the try before it of the same app, name and role."""
+    columns = column_names("streams")
+    uid, app, name, role = (columns.index(c) for c in ("uid", "app", "name", "role"))
+    attempt, start, end = (columns.index(c) for c in ("attempt_no", "ts_start", "ts_end"))
+    before: dict[tuple[object, ...], Row] = {}
+    numbered: list[Row] = []
+    for row in sorted(rows, key=lambda r: (r[start], r[uid], r[1])):
+        if row[name] is not None:
+            key = (row[app], row[name], row[role])
+            previous = before.get(key)
+            if previous is not None:
+                pause = (row[start] - previous[end]) / 1000
+                tried = (previous[attempt] + 1, previous[uid], pause if pause >= 0 else None)
+                row = (*row[:attempt], *tried, *row[attempt + 3 :])
+            before[key] = row
+        numbered.append(row)
+    return numbered
+
+
+def _about(path: str) -> CaptureFile:
+    if path == "-":
+        return CaptureFile(path)
+    facts = Path(path).stat()
+    return CaptureFile(path, size_bytes=facts.st_size, modified_at=facts.st_mtime_ns // 1000)
+
+
+def analyze(
+    paths: Iterable[str | os.PathLike[str]], settings: Settings | None = None, tables: Sequence[str] = ALL_TABLES
+) -> Iterator[Batch]:
+    """The tables of a recording as (table, record batch)."""
+    yield from Recording(paths, settings, tables).batches()

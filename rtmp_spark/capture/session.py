@@ -1,0 +1,470 @@
+"""What both directions together mean: who asked what, what was answered, which streams came and went.
+
+A fold over the facts of a conversation in the order of time. It matches answers to commands, ties message stream ids
+to names and roles, keeps the handshake, and reports what only the exchange can show. Its state is a value. It does
+not decide who is client (conversation.py did) and knows nothing of packets beyond the numbers in the facts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rtmp_spark.capture.facts import (
+    FRAME_MASK,
+    CommandFact,
+    ConflictFact,
+    ControlFact,
+    FaultFact,
+    GapFact,
+    HandshakeFact,
+    Notable,
+    Row,
+)
+from rtmp_spark.capture.findings import CAPTURE, NETWORK, SENDER, SERVER, Finding
+from rtmp_spark.capture.redact import Redactor
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.handshake import CLIENT as CLIENT_SIDE
+from rtmp_spark.codec.handshake import RTMPE_VERSIONS, HandshakeVerdict, examine
+from rtmp_spark.codec.handshake import SERVER as SERVER_SIDE
+
+OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
+RESPONSE_LIMIT_US = 5_000_000
+_MAX_PENDING = 1024
+_MAX_STREAMS = 4096
+_TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
+_STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
+_AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+_PLACED_BY_OTHERS = ("HS_",)  # judged from both sides at the end, not from one direction's faults
+
+
+class StreamSpan:
+    """One publish or play on one message stream id, from its command to its end."""
+
+    __slots__ = (
+        "answered", "audio", "audio_codec", "bytes", "channels", "direction", "ended", "first_key", "first_media",
+        "height", "name", "refused", "role", "sample_rate", "stream_id", "ts_end", "ts_start", "video", "video_codec",
+        "width",
+    )  # fmt: skip
+
+    def __init__(self, stream_id: int, role: str, name: str | None, ts: int) -> None:
+        self.stream_id = stream_id
+        self.role = role
+        self.direction = "c2s" if role == "publish" else "s2c"
+        self.name = name
+        self.ts_start = self.ts_end = ts
+        self.first_media: int | None = None
+        self.first_key: bool | None = None
+        self.audio = self.video = self.bytes = 0
+        self.video_codec: str | None = None
+        self.audio_codec: str | None = None
+        self.width: int | None = None
+        self.height: int | None = None
+        self.sample_rate: int | None = None
+        self.channels: int | None = None
+        self.answered = self.refused = self.ended = False
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Media rows of this stream: (msg_no, part_no, ts, frame, stream_id, kind, codec, ...)."""
+        if self.first_media is None:
+            self.first_media = rows[0][2]
+        self.ts_end = max(self.ts_end, rows[-1][2])
+        last_no = -1
+        for row in rows:
+            self.bytes += row[17]
+            if row[5] == "video":
+                self.video += row[0] != last_no
+                self.video_codec = row[6] or self.video_codec
+                self.width, self.height = row[19] or self.width, row[20] or self.height
+                if self.first_key is None and row[9] == "frame":
+                    self.first_key = row[11]
+            else:
+                self.audio += row[0] != last_no
+                self.audio_codec = row[6] or self.audio_codec
+                self.sample_rate, self.channels = row[23] or self.sample_rate, row[24] or self.channels
+            last_no = row[0]
+
+    def state(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def resume(cls, state: list[Any]) -> StreamSpan:
+        span = cls(0, "publish", None, 0)
+        for name, value in zip(cls.__slots__, state):
+            setattr(span, name, value)
+        return span
+
+
+class Session:
+    """The fold. `commands` collects finished rows of the table `commands`; `found` what is worth telling."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self.known_secrets: set[str] = set()
+        self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
+        self.handshake_ts: list[int] = []
+        self.app: str | None = None
+        self.tc_url: str | None = None
+        self.flash_ver: str | None = None
+        self.server_ver: str | None = None
+        self.spans: list[StreamSpan] = []
+        self._open: dict[int, StreamSpan] = {}
+        self._asked: dict[str, dict[float, list[Any]]] = {"c2s": {}, "s2c": {}}
+        self._stream_asked: dict[int, list[list[Any]]] = {}
+        self.refused: int | None = None  # time of the last refusal
+        self.torn_down: dict[str, int] = {}  # direction -> time of the last goodbye
+        self.gaps = {"c2s": 0, "s2c": 0}
+        self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
+        self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
+        self.found: list[Finding] = []
+
+    # -- facts in the order of time ---------------------------------------------------------------------------
+
+    def notable(self, direction: str, fact: Notable) -> None:
+        kind = type(fact)
+        if kind is CommandFact:
+            self._command(direction, fact)  # type: ignore[arg-type]
+        elif kind is ControlFact:
+            self._control(direction, fact)  # type: ignore[arg-type]
+        elif kind is FaultFact:
+            self._fault(direction, fact)  # type: ignore[arg-type]
+        elif kind is GapFact:
+            self._gap(direction, fact)  # type: ignore[arg-type]
+        elif kind is HandshakeFact:
+            self._handshake(direction, fact)  # type: ignore[arg-type]
+        elif kind is ConflictFact:
+            self._conflict(direction, fact)  # type: ignore[arg-type]
+
+    def media(self, direction: str, rows: Sequence[Row]) -> None:
+        first, last = rows[0][4], rows[-1][4]
+        if first == last and all(row[4] == first for row in rows):
+            self._span_for(direction, first, rows[0][2]).add(rows)
+            return
+        by_stream: dict[int, list[Row]] = {}
+        for row in rows:
+            by_stream.setdefault(row[4], []).append(row)
+        for stream_id, own in by_stream.items():
+            self._span_for(direction, stream_id, own[0][2]).add(own)
+
+    def _span_for(self, direction: str, stream_id: int, ts: int) -> StreamSpan:
+        """The stream that media belongs to; where its command was not seen, the direction tells the role."""
+        span = self._open.get(stream_id)
+        if span is None or span.direction != direction:
+            for span in reversed(self.spans):  # media behind a goodbye still belongs to its stream
+                if span.stream_id == stream_id and span.direction == direction:
+                    return span
+            span = self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts)
+        return span
+
+    def _begin(self, stream_id: int, role: str, name: str | None, ts: int) -> StreamSpan:
+        span = StreamSpan(stream_id, role, name, ts)
+        if len(self.spans) < _MAX_STREAMS:
+            self.spans.append(span)
+        self._open[stream_id] = span
+        return span
+
+    def _end_span(self, stream_id: int, ts: int) -> None:
+        span = self._open.pop(stream_id, None)
+        if span is not None:
+            span.ended = True
+            span.ts_end = max(span.ts_end, ts)
+
+    # -- the handshake ------------------------------------------------------------------------------------------
+
+    def _handshake(self, direction: str, fact: HandshakeFact) -> None:
+        self.parts[direction][fact.part] = fact.data
+        self.handshake_ts.append(fact.ts)
+
+    def handshake_verdicts(self) -> tuple[HandshakeVerdict, HandshakeVerdict]:
+        ours, theirs = self.parts["c2s"], self.parts["s2c"]
+        sides = ((CLIENT_SIDE, ours, theirs), (SERVER_SIDE, theirs, ours))
+        client, server = (
+            examine(side, own[0][0] if own.get(0) else None, own.get(1), own.get(2), peer.get(1))
+            for side, own, peer in sides
+        )
+        return client, server
+
+    def handshake_row(self, uid: str) -> Row | None:
+        if not self.handshake_ts:
+            return None
+        client, server = self.handshake_verdicts()
+        whole = all(part in self.parts[d] for d in OTHER_WAY for part in (0, 1, 2))
+        start, end = min(self.handshake_ts), max(self.handshake_ts)
+        return (
+            uid, client.version, server.version, client.time, server.time, client.packet_version,
+            server.packet_version, client.scheme, server.scheme, client.kind, server.kind, whole, start,
+            (end - start) / 1000,
+        )  # fmt: skip
+
+    @property
+    def encrypted(self) -> bool:
+        return any(part.get(0, b"\x03")[:1] and part[0][0] in RTMPE_VERSIONS for part in self.parts.values() if 0 in part)
+
+    # -- control, faults, gaps ------------------------------------------------------------------------------------
+
+    def _control(self, direction: str, fact: ControlFact) -> None:
+        if fact.kind == "stream_eof":
+            self.torn_down[direction] = fact.ts
+
+    def _fault(self, direction: str, fact: FaultFact) -> None:
+        code = fact.code
+        if code.value.startswith(_PLACED_BY_OTHERS):
+            return
+        at_fault: str | None = SENDER[direction]
+        if code is ViolationCode.CHUNK_RESYNC:
+            if fact.offset == 0 and not self.parts[direction]:
+                return  # the recording starts inside the stream: TCP_MIDSTREAM says so
+            at_fault = None if self.gaps[direction] else at_fault
+        elif code is ViolationCode.MSG_TRUNCATED:
+            at_fault = None
+        if fact.severity is Severity.ERROR and code.value.startswith("CHUNK_"):
+            self.faults[direction] += 1
+        self.found.append(
+            Finding(
+                code, fact.detail, fact.severity, at_fault, direction, None, fact.msg_no, fact.frame, fact.ts
+            )
+        )
+
+    def _gap(self, direction: str, fact: GapFact) -> None:
+        self.gaps[direction] += 1
+        if fact.cut:
+            return  # CAPTURE_SNAPLEN tells it once for the file
+        lost_by = CAPTURE if fact.acked else NETWORK
+        words = "the receiver acknowledged them, so the recorder lost them" if fact.acked else "nobody acknowledged them"
+        self.found.append(
+            Finding(
+                ViolationCode.TCP_GAP, f"{fact.length} bytes at offset {fact.offset} are in no packet: {words}", None,
+                lost_by, direction, None, None, fact.frame, fact.ts,
+            )
+        )  # fmt: skip
+
+    def _conflict(self, direction: str, fact: ConflictFact) -> None:
+        self.found.append(
+            Finding(
+                ViolationCode.TCP_CONFLICT,
+                f"{fact.length} bytes at offset {fact.offset} came twice with different content "
+                f"(crc32 {fact.crc_first:08x}, then {fact.crc_second:08x})",
+                None, None, direction, None, None, fact.frame, fact.ts,
+            )
+        )  # fmt: skip
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def _command(self, direction: str, fact: CommandFact) -> None:
+        name = fact.name
+        response_to: int | None = None
+        response_ms: float | None = None
+        level = code = description = None
+        asked: list[Any] | None = None
+        if name in ("_result", "_error"):
+            asked = self._asked[OTHER_WAY[direction]].pop(fact.transaction_id or 0.0, None)
+            level, code, description = _status(fact.args)
+            if asked is not None:
+                self._answered(direction, fact, asked)
+        elif name == "onStatus":
+            level, code, description = _status(fact.args)
+            asked = self._status_for(fact, code, level)
+        elif name in ("onFCPublish", "onFCUnpublish", "onFCSubscribe"):
+            level, code, description = _status(fact.args)
+        else:
+            self._request(direction, fact)
+        if asked is not None:
+            response_to, response_ms = asked[0], (fact.ts - asked[1]) / 1000
+        if level == "error" or name == "_error":
+            self._refusal(direction, fact, asked, code, description)
+        if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
+            self.torn_down[direction] = fact.ts
+        redacted = self._redactor.arguments(name, fact.args, self.known_secrets)
+        if description is not None:
+            description = self._redactor.text(description, self.known_secrets)
+        if code is not None and not isinstance(code, str):
+            code = str(code)
+        self.commands[direction].append(
+            (
+                fact.msg_no, fact.ts, fact.frame & FRAME_MASK, fact.stream_id, fact.type_id, name,
+                fact.transaction_id, fact.amf_version, json.dumps(redacted, ensure_ascii=False, separators=(",", ":")),
+                response_to, response_ms, level, code, description,
+            )
+        )  # fmt: skip
+
+    def _request(self, direction: str, fact: CommandFact) -> None:
+        name, args = fact.name, fact.args
+        if fact.transaction_id:
+            asked = self._asked[direction]
+            if len(asked) < _MAX_PENDING:
+                asked[fact.transaction_id] = [fact.msg_no, fact.ts, name, fact.frame]
+        if direction != "c2s":
+            return
+        if name == "connect":
+            given = _fields(args[0]) if args else {}
+            self.app = _word(given.get("app"))
+            self.tc_url = _word(given.get("tcUrl"))
+            self.flash_ver = _word(given.get("flashVer"))
+        elif name in ("publish", "play", "play2"):
+            stream_name = args[1] if len(args) > 1 else None
+            if isinstance(stream_name, dict):  # play2 takes an object
+                stream_name = _fields(stream_name).get("streamName")
+            self._end_span(fact.stream_id, fact.ts)
+            role = "publish" if name == "publish" else "play"
+            if stream_name is False:  # publish(false) stops publishing
+                self.torn_down[direction] = fact.ts
+                return
+            self._begin(fact.stream_id, role, _word(stream_name), fact.ts)
+        elif name in _TEARDOWN:
+            self.torn_down[direction] = fact.ts
+            closed: Any = fact.stream_id
+            if name == "deleteStream" and len(args) > 1:
+                closed = args[1]
+            if name != "FCUnpublish" and isinstance(closed, (int, float)):
+                self._end_span(int(closed), fact.ts)
+        if name in _STREAM_COMMANDS:
+            waiting = self._stream_asked.setdefault(fact.stream_id, [])
+            if len(waiting) < _MAX_PENDING:
+                waiting.append([fact.msg_no, fact.ts, name, fact.frame, False])
+
+    def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
+        """The command on this stream that an onStatus answers: the oldest without an answer, or a play after its Reset."""
+        waiting = self._stream_asked.get(fact.stream_id)
+        if not waiting:
+            # Some servers answer on stream 0; then it can only be the one that waits.
+            others = [w for w in self._stream_asked.values() if w and not w[0][4]]
+            waiting = others[0] if len(others) == 1 else None
+        if not waiting:
+            return None
+        asked = waiting[0]
+        if not asked[4]:
+            asked[4] = True
+        elif len(waiting) > 1:
+            waiting.pop(0)
+            asked = waiting[0]
+            asked[4] = True
+        elif asked[2] not in ("play", "play2") or code not in _AFTER_RESET:
+            return None
+        if code == "NetStream.Play.Start":
+            waiting.pop(0)
+        elif asked[2] not in ("play", "play2"):
+            waiting.pop(0)
+        self._late(fact, asked)
+        span = self._open.get(fact.stream_id)
+        if span is not None and asked[2] in ("publish", "play", "play2"):
+            span.answered = True
+            span.refused = span.refused or level == "error"
+        return asked
+
+    def _answered(self, direction: str, fact: CommandFact, asked: list[Any]) -> None:
+        if asked[2] == "connect" and fact.name == "_result":
+            for value in fact.args:
+                self.server_ver = self.server_ver or _word(_fields(value).get("fmsVer"))
+        if asked[2] in ("connect", "createStream"):
+            self._late(fact, asked)
+
+    def _late(self, fact: CommandFact, asked: list[Any]) -> None:
+        if fact.ts - asked[1] > RESPONSE_LIMIT_US:
+            self._no_response(asked, f"{asked[2]} was answered after {(fact.ts - asked[1]) / 1e6:.1f} s")
+
+    def _no_response(self, asked: list[Any], detail: str) -> None:
+        self.found.append(
+            Finding(
+                ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, asked[0], asked[3], asked[1]
+            )
+        )
+
+    def _refusal(
+        self, direction: str, fact: CommandFact, asked: list[Any] | None, code: Any, description: Any
+    ) -> None:
+        self.refused = fact.ts
+        told = " ".join(str(x) for x in (code, description) if x)
+        told = self._redactor.text(told, self.known_secrets)
+        rule = ViolationCode.CMD_REFUSED
+        if "authmod=" in told or "need auth" in told or "needauth" in told:
+            rule = ViolationCode.CMD_AUTH_ROUND
+        elif code == "NetStream.Publish.BadName":
+            rule = ViolationCode.SESSION_BAD_NAME
+        elif asked is not None and asked[2] not in ("connect", "createStream", "publish", "play", "play2"):
+            return  # releaseStream, FCPublish and the like may fail without harm
+        what = asked[2] if asked is not None else "the connection"
+        self.found.append(
+            Finding(
+                rule, f"{what} was refused: {told or 'no reason given'}", None, None, direction, None, fact.msg_no,
+                fact.frame, fact.ts,
+            )
+        )  # fmt: skip
+
+    def unanswered(self) -> list[list[Any]]:
+        """Commands that need an answer and have none: [msg_no, ts, name, frame]."""
+        plain = [a for a in self._asked["c2s"].values() if a[2] in ("connect", "createStream")]
+        streams = [a for w in self._stream_asked.values() for a in w if not a[4] and a[2] in ("publish", "play", "play2")]
+        return sorted(plain + streams, key=lambda a: (a[1], a[0]))
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Take `commands` and `found` first; names are kept only as their hashes."""
+        for span in self.spans:
+            span.name = None if span.name is None else self._redactor.stream_name(span.name)
+        return {
+            "secrets": sorted(self.known_secrets),
+            "parts": {
+                d: {str(n): base64.b64encode(data).decode() for n, data in parts.items()}
+                for d, parts in self.parts.items()
+            },
+            "handshake_ts": self.handshake_ts,
+            "words": [
+                self.app and self._redactor.parameters(self.app), self.tc_url and self._redactor.parameters(self.tc_url),
+                self.flash_ver, self.server_ver,
+            ],
+            "spans": [span.state() for span in self.spans],
+            "open": [[stream_id, self.spans.index(span)] for stream_id, span in self._open.items() if span in self.spans],
+            "asked": {d: [[tid, *asked] for tid, asked in pending.items()] for d, pending in self._asked.items()},
+            "stream_asked": [[stream_id, waiting] for stream_id, waiting in self._stream_asked.items()],
+            "refused": self.refused,
+            "torn_down": self.torn_down,
+            "gaps": self.gaps,
+            "faults": self.faults,
+        }  # fmt: skip
+
+    @classmethod
+    def resume(cls, state: dict[str, Any], redactor: Redactor) -> Session:
+        session = cls(redactor)
+        session.known_secrets = set(state["secrets"])
+        session.parts = {
+            d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
+        }
+        session.handshake_ts = list(state["handshake_ts"])
+        session.app, session.tc_url, session.flash_ver, session.server_ver = state["words"]
+        session.spans = [StreamSpan.resume(span) for span in state["spans"]]
+        session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
+        session._asked = {d: {entry[0]: entry[1:] for entry in entries} for d, entries in state["asked"].items()}
+        session._stream_asked = {stream_id: waiting for stream_id, waiting in state["stream_asked"]}
+        session.refused = state["refused"]
+        session.torn_down = dict(state["torn_down"])
+        session.gaps = dict(state["gaps"])
+        session.faults = dict(state["faults"])
+        return session
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of an object in the tagged JSON, whatever kind of object it is."""
+    if not isinstance(value, dict):
+        return {}
+    for tag in ("$ecma", "value", "assoc"):
+        if isinstance(value.get(tag), dict) and (tag == "$ecma" or "$class" in value or "$array" in value):
+            return _fields(value[tag])
+    if isinstance(value.get("$pairs"), list):
+        return {str(k): v for k, v in value["$pairs"]}
+    return value
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _status(args: list[Any]) -> tuple[Any, Any, Any]:
+    """Level, code and description of the first argument that has any of them."""
+    for value in args:
+        fields = _fields(value)
+        if "code" in fields or "level" in fields:
+            return _word(fields.get("level")), _word(fields.get("code")), _word(fields.get("description"))
+    return None, None, None
