@@ -36,7 +36,7 @@ class BadString:
     raw: bytes
 
 
-Text = Union[str, BadString]
+Text = str | BadString
 
 
 class AmfObject:
@@ -173,9 +173,10 @@ class AmfViolation(NamedTuple):
 class Reading:
     """All that could be read, down to the pieces of a container that breaks off, and what was wrong."""
 
-    __slots__ = ("values", "violations")
+    __slots__ = ("end", "values", "violations")
 
     def __init__(self) -> None:
+        self.end = 0  # where reading stopped
         self.values: list[Value] = []
         self.violations: list[AmfViolation] = []
 

@@ -40,9 +40,9 @@ from .errors import DecodeError, EncodeError, ViolationCode
 from .limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
-    "AmfError", "AmfObject", "BadString", "Date", "Dictionary", "EcmaArray", "External", "MixedArray", "Reading",
-    "Reference", "TypedObject", "UNDEFINED", "UNSUPPORTED", "Value", "Vector", "Xml",
-    "dump_values", "from_json", "parse_values", "read_values", "resolve", "to_json",
+    "UNDEFINED", "UNSUPPORTED", "AmfError", "AmfObject", "BadString", "Date", "Dictionary", "EcmaArray", "External",
+    "MixedArray", "Reading", "Reference", "TypedObject", "Value", "Vector", "Xml", "dump_values", "from_json",
+    "parse_values", "read_value", "read_values", "resolve", "to_json",
 ]  # fmt: skip
 
 (_NUMBER, _BOOLEAN, _STRING, _OBJECT, _MOVIECLIP, _NULL, _UNDEFINED, _REFERENCE, _ECMA_ARRAY, _OBJECT_END,
@@ -68,12 +68,17 @@ def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0, ne
     Bytes that begin no value are an error inside a value and among the first `needed` ones, and else trailing.
     """
     reader = _Reader(data, limits)
-    try:
-        _read(reader, start, needed)
-    except amf3.EndOfMessage:
-        pass
-    except DecodeError as error:
-        reader.stopped(error)
+    reader.end = _plain_values(reader, start)
+    if reader.end < len(data) or reader.unfinished is not None:
+        _read_on(reader, needed, _UNCOUNTED)
+    return reader
+
+
+def read_value(data: bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Reading:
+    """The one value at `start`, and where it ends; raises nothing."""
+    reader = _Reader(data, limits)
+    reader.end = start
+    _read_on(reader, 1, 1)
     return reader
 
 
@@ -82,17 +87,31 @@ def parse_values(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Value]:
     return read_values(data, limits).checked()
 
 
-def _read(reader: _Reader, pos: int, needed: int) -> None:
-    data, values, objects, weights = reader.data, reader.values, reader.objects, reader.weights
+def _read_on(reader: _Reader, needed: int, count: int) -> None:
+    try:
+        reader.end = _read(reader, reader.end, needed, count)
+    except amf3.EndOfMessage:
+        reader.end = len(reader.data)
+    except DecodeError as error:
+        reader.end = len(reader.data)
+        reader.stopped(error)
+
+
+def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
+    """Read on from `pos` until there are `count` values; the careful way, for whatever may come."""
+    data, values, objects = reader.data, reader.values, reader.objects
     size = len(data)
+    deepest = reader.limits.amf_depth if reader.limits.amf_depth < MAX_DEPTH else MAX_DEPTH
     sink: list[Any] = values  # of the innermost open container: (name, value) when it is keyed, else values
     keyed = False
-    count = _UNCOUNTED
-    stack: list[tuple[list[Any], bool, int, int, int]] = []  # what is around it; its slot; its nodes when it opened
+    stack: list[tuple[list[Any], bool, int]] = []  # the same of what is around it
     key: Text = ""
     value: Value
+    if reader.unfinished is not None:
+        stack.append((sink, keyed, count))
+        sink, keyed = reader.unfinished.pairs, True
     try:
-        for node in range(reader.nodes + 1):
+        for node in range(max(reader.nodes, 0) + 1):
             while True:  # close what ends here, then find the place of the next value
                 if keyed:
                     length = data[pos] << 8 | data[pos + 1] if pos < size else 0
@@ -105,12 +124,13 @@ def _read(reader: _Reader, pos: int, needed: int) -> None:
                     else:
                         pos = at + 1
                 elif len(sink) != count:
-                    if not stack and (pos >= size or reader.trailing(pos, needed)):
-                        return
+                    if not stack and count < 0 and (pos >= size or reader.trailing(pos, needed)):
+                        return pos
                     at = pos
                     break
-                sink, keyed, count, slot, opened = stack.pop()
-                weights[slot] = node - reader.nodes - opened
+                elif not stack:
+                    return pos
+                sink, keyed, count = stack.pop()
 
             marker = data[at]
             if marker == _STRING:
@@ -121,12 +141,17 @@ def _read(reader: _Reader, pos: int, needed: int) -> None:
                 value = _double(data, at + 1)[0]
                 pos = at + 9
             elif marker in _CONTAINERS:
-                value, inner, announced, pos = reader.open(marker, at, len(stack))
+                stack.append((sink, keyed, count))
+                if len(stack) > deepest:
+                    raise DecodeError(ViolationCode.AMF_DEPTH, at, f"nested deeper than {deepest}")
+                if marker == _OBJECT:
+                    value = AmfObject()
+                    inner, count, pos = value.pairs, _UNCOUNTED, at + 1
+                else:
+                    value, inner, count, pos = reader.open(marker, at)
                 sink.append((key, value) if keyed else value)
-                stack.append((sink, keyed, count, len(objects), node - reader.nodes))
                 objects.append(value)
-                weights.append(0)
-                sink, keyed, count = inner, marker != _STRICT_ARRAY, announced
+                sink, keyed = inner, marker != _STRICT_ARRAY
                 if keyed:
                     pos = _plain_properties(data, pos, inner, reader.nodes - node)
                     reader.nodes -= len(inner)
@@ -141,11 +166,51 @@ def _read(reader: _Reader, pos: int, needed: int) -> None:
         raise DecodeError(ViolationCode.AMF_TRUNCATED, pos, "the data ends inside a value") from None
 
 
-def _plain_properties(data: bytes, pos: int, pairs: list[tuple[Text, Value]], most: int) -> int:
-    """The fast lane: properties as commands and metadata have them, up to the first that is anything else.
+def _plain_values(reader: _Reader, pos: int) -> int:
+    """The fast lane: scalars, and objects of scalars, which is what commands are made of.
 
-    Gives the position where it stopped; damage stops it too, and is then found where every case is handled.
+    Gives the position where it stopped, at the first value that is anything else; damage stops it too, and is
+    then found where every case is handled.
     """
+    data, values = reader.data, reader.values
+    size = len(data)
+    try:
+        for _ in range(reader.nodes):
+            if pos >= size:
+                break
+            marker = data[pos]
+            if marker == _STRING:
+                end = pos + 3 + (data[pos + 1] << 8 | data[pos + 2])
+                if end > size:
+                    break
+                values.append(data[pos + 3 : end].decode())
+                pos = end
+            elif marker == _NUMBER:
+                values.append(_double(data, pos + 1)[0])
+                pos += 9
+            elif marker == _NULL:
+                values.append(None)
+                pos += 1
+            elif marker == _OBJECT:
+                value = AmfObject()
+                values.append(value)
+                reader.objects.append(value)
+                pos = _plain_properties(data, pos + 1, value.pairs, reader.nodes)
+                reader.nodes -= len(value.pairs)
+                if data[pos : pos + 3] != _END:
+                    reader.unfinished = value
+                    break
+                pos += 3
+            else:
+                break
+    except (IndexError, UnicodeDecodeError, struct.error):
+        pass
+    reader.nodes -= len(values)
+    return pos
+
+
+def _plain_properties(data: bytes, pos: int, pairs: list[tuple[Text, Value]], most: int) -> int:
+    """The fast lane for what an object holds; gives the position of the first property that it left out."""
     append = pairs.append
     size = len(data)
     try:
@@ -179,28 +244,30 @@ def _under(pairs: list[Any], key: Text) -> amf3.Append:
     return lambda value: pairs.append((key, value))
 
 
+def _children(container: Value) -> list[Value]:
+    if isinstance(container, AmfObject):
+        return [value for _, value in container.pairs]
+    return container if isinstance(container, list) else []
+
+
 class _Reader(Reading):
     """What the loop needs seldom: containers, rare markers, the reference table, AMF3, and complaints."""
 
-    __slots__ = ("data", "limits", "nodes", "objects", "tables", "weights")
+    __slots__ = ("data", "limits", "nodes", "objects", "tables", "unfinished", "weights")
 
     def __init__(self, data: bytes, limits: Limits) -> None:
-        self.values: list[Value] = []
-        self.violations: list[AmfViolation] = []
+        self.values = []
+        self.violations = []
         self.data = data
         self.limits = limits
         self.nodes = limits.amf_nodes  # less what references and AMF3 took
+        self.unfinished: AmfObject | None = None  # left open by the fast lane
         self.tables: amf3.Reader | None = None  # made when the first AMF3 value comes
         self.objects: list[Value] = []
-        self.weights: list[int] = []  # nodes that writing out each finished object takes; 0 while it is open
+        self.weights: dict[int, int] = {}  # id of an object that was referred to -> nodes it takes to write it out
 
-    def open(self, marker: int, at: int, depth: int) -> tuple[Value, list[Any], int, int]:
+    def open(self, marker: int, at: int) -> tuple[Value, list[Any], int, int]:
         """The container at `at`, the list to fill, how many entries it announces, and where they begin."""
-        if depth >= self.limits.amf_depth or depth >= MAX_DEPTH:
-            raise DecodeError(ViolationCode.AMF_DEPTH, at, f"nested deeper than {depth}")
-        if marker == _OBJECT:
-            plain = AmfObject()
-            return plain, plain.pairs, _UNCOUNTED, at + 1
         if marker == _TYPED_OBJECT:
             begin = at + 3
             end = begin + _UINT16.unpack_from(self.data, at + 1)[0]
@@ -231,13 +298,13 @@ class _Reader(Reading):
         elif marker == _UNSUPPORTED:
             append(UNSUPPORTED)
         elif marker == _REFERENCE:
-            append(self._reference(at, node))
+            append(self._reference(at, node, depth - 1))
             return at + 3
         elif marker == _DATE:
             append(Date(*_DATE_BE.unpack_from(self.data, at + 1)))
             return at + 11
         elif marker in (_LONG_STRING, _XML):
-            length = _UINT32.unpack_from(self.data, at + 1)[0]
+            length: int = _UINT32.unpack_from(self.data, at + 1)[0]
             if length > self.limits.message_bytes:
                 raise DecodeError(ViolationCode.AMF_LIMIT, at, f"text of {length} bytes, more than a message holds")
             text = self.text(at + 5, at + 5 + length)
@@ -249,16 +316,36 @@ class _Reader(Reading):
             raise DecodeError(ViolationCode.AMF_MARKER, at, f"0x{marker:02x} begins no AMF0 value")
         return at + 1
 
-    def _reference(self, at: int, node: int) -> Reference:
+    def _reference(self, at: int, node: int, around: int) -> Reference:
         index: int = _UINT16.unpack_from(self.data, at + 1)[0]
         if index >= len(self.objects):
             detail = f"object {index} of {len(self.objects)}"
             self.violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, at, detail))
             return Reference(index)
-        self.nodes -= self.weights[index]
+        target = self.objects[index]
+        self.nodes -= 0 if self._is_open(target, around) else self._weight(target)
         if self.nodes < node:
             raise DecodeError(ViolationCode.AMF_LIMIT, at, f"more than {self.limits.amf_nodes} values with references")
-        return Reference(index, False, self.objects[index])
+        return Reference(index, False, target)
+
+    def _is_open(self, target: Value, around: int) -> bool:
+        """Whether the value being read lies inside the target; then it is a cycle, and not written out."""
+        container: Any = self.values[-1]
+        for level in range(around):
+            if level:
+                container = container.pairs[-1][1] if isinstance(container, AmfObject) else container[-1]
+            if container is target:
+                return True
+        return False
+
+    def _weight(self, target: Value) -> int:
+        if type(target) is Reference:
+            return self.weights.get(id(target.target), 1)
+        if not isinstance(target, (list, AmfObject)):
+            return 1
+        if id(target) not in self.weights:
+            self.weights[id(target)] = 1 + sum(map(self._weight, _children(target)))
+        return self.weights[id(target)]
 
     def _amf3_value(self, at: int, node: int, append: amf3.Append, depth: int) -> int:
         if self.tables is None:

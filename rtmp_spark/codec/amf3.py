@@ -62,6 +62,7 @@ def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0) ->
         pass
     except DecodeError as error:
         reading.violations.append(AmfViolation(error.code, error.offset, error.detail))
+    reading.end = reader.pos
     return reading
 
 
@@ -188,6 +189,7 @@ class Reader:
         traits = self._read_traits(header, start)
         if traits.externalizable:
             self._register(External(traits.class_name, self.data[self.pos :]), append)
+            self.pos = len(self.data)
             raise EndOfMessage
         value = AmfObject() if traits.class_name == "" else TypedObject(traits.class_name)
         self._register(value, append)
