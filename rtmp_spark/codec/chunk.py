@@ -450,8 +450,10 @@ class Dechunker:
         if type_id in CONTROL_TYPES and length > LONGEST_CONTROL:
             return 0
         if fmt == 0:
-            return 2 if int.from_bytes(buf[data + 7 : data + 11], "little") < 1 << 16 else 0
-        return 2
+            if int.from_bytes(buf[data + 7 : data + 11], "little") >= 1 << 16:
+                return 0
+            return 2 if csid < 64 or cs is not None else 1
+        return 2 if cs is not None else int(csid < 64)
 
     def _ext_repeated(
         self, cs: ChunkStream, buf: bytes, pos: int, data: int, count: int, end: int, final: bool
@@ -563,19 +565,21 @@ class Dechunker:
 
     def _infer_size(self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool) -> int:
         """After a resync: the first message longer than any before shows where it is cut, or that it is not."""
-        if data + length + 18 > end and not final:
-            return self._wait(data + length + 18)
-        for size in split_sizes(buf, data, csid, length, self.size_floor):
-            stop = data + length + (length - 1) // size
-            if stop + 18 > end and not final:
-                return self._wait(stop + 18)
-            if self.header_ok(buf, stop, end, final) > 0:
-                self.chunk_size = size
-                self.size_floor = 0
-                return 1
-        if length >= self.chunk_size:
-            self.chunk_size = MAX_CHUNK_SIZE
-        self.size_floor = length
+        sizes = split_sizes(buf[: data + length + length // self.size_floor + 1], data, csid, length, self.size_floor)
+        far = data + length + (length - 1) // min(sizes, default=length) + 18
+        if far > end and not final:
+            return self._wait(far)
+        uncut = self.header_ok(buf, data + length, end, final)
+        best, best_size = 8 * uncut - 1, 0
+        for size in sizes:
+            cuts = (length - 1) // size
+            ok = self.header_ok(buf, data + length + cuts, end, final)
+            if ok > 0 and 8 * (ok + cuts - 1) > best:
+                best, best_size = 8 * (ok + cuts - 1), size
+        if best_size:
+            self.chunk_size, self.size_floor = best_size, 0
+        else:
+            self.chunk_size, self.size_floor = MAX_CHUNK_SIZE, length
         return 1
 
     # -- time ------------------------------------------------------------------------------------------------

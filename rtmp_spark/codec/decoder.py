@@ -143,7 +143,7 @@ class RtmpDecoder:
                     why, chunks.lost = chunks.lost, ""
                     for cs in self._unfinished():
                         chunks.close_partial(cs, TRUNCATED, self._base + pos, out)
-                    self._enter_search(why, chunks.chunk_size, self._base + pos)
+                    self._enter_search(why, self._certain_size(), self._base + pos)
                     self._tried = -1  # the byte at fault is no boundary
                     continue
                 self._need = chunks.need
@@ -267,13 +267,16 @@ class RtmpDecoder:
                 self._base += length
                 return
         self._base += length
-        self._give_up_partials("gap", chunks.chunk_size, out)
+        self._give_up_partials(out)
 
-    def _give_up_partials(self, why: str, size: int, out: list[Event]) -> None:
+    def _certain_size(self) -> int:
+        return 0 if self._chunks.size_floor else self._chunks.chunk_size
+
+    def _give_up_partials(self, out: list[Event]) -> None:
         for cs in self._unfinished():
             self._chunks.close_partial(cs, GAP, self._base, out)
-            cs.orphan = True
-        self._enter_search(why, size)
+            cs.orphan = cs.length > self._chunks.chunk_size
+        self._enter_search("gap", self._certain_size())
 
     def _cross(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> tuple[int, bool]:
         """Beyond a gap inside one message: are its marks and the next header where they must be?"""
@@ -314,7 +317,7 @@ class RtmpDecoder:
             stop = min(stop, len(buf))
             chunks.close_partial(cs, GAP, self._base + stop, out)
             return stop, False
-        self._give_up_partials("gap", chunks.chunk_size, out)
+        self._give_up_partials(out)
         return pos, False
 
     # -- looking for a boundary --------------------------------------------------------------------------------
@@ -368,8 +371,9 @@ class RtmpDecoder:
             if cs is None:
                 cs = chunks.streams[csid] = ChunkStream(csid)
                 cs.drifted = True
-            if cs.orphan:
+            if cs.orphan and head.length < 0:
                 continue
+            cs.orphan = False
             cs.length, cs.type_id, cs.stream_id = head
             cs.stale = True
         if sync.size_floor and self._search_size >= sync.size_floor:

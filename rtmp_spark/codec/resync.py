@@ -11,6 +11,7 @@ Nothing here changes any state: `find` says where to start and what to assume th
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ MAX_SIZE = 0xFFFFFF
 PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
+GUESS_BITS = 12  # what a guessed length costs
 BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
 HEADER_BYTES = (11, 7, 3, 0)
 _CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
@@ -67,6 +69,7 @@ class _Walk(NamedTuple):
     floor: int
     heads: dict[int, Head]
     marks: dict[int, set[bytes]]  # per csid, how its payloads begin
+    guessed: dict[int, Head] = {}  # lengths that no header says
 
 
 def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> list[int]:
@@ -91,12 +94,19 @@ def find(
 ) -> Sync | None:
     """The first boundary at or after `start` that verifies. `chunk_size` is 0 when it is not known."""
     anchors = [match.start() for match in _ANCHOR.finditer(buf, start)]
+    chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
     for size in (chunk_size, 0) if chunk_size else (0,):
         for anchor in anchors:
-            walk = _walk(buf, anchor, size, heads, dialect_absent, final)
-            if walk is not None and walk.bits >= need:
-                return _back(buf, start, anchor, anchors, walk, heads)
+            walk = chain.walk(anchor, size, heads)
+            if walk is None or walk.bits < need:
+                continue
+            if buf[anchor] & 63 < 2:  # a csid in two or three bytes, or the header of a smaller one behind other bytes
+                for inner in (anchor + 1, anchor + 2):
+                    other = chain.walk(inner, size, heads) if inner in anchors else None
+                    if other is not None and other.bits >= walk.bits:
+                        anchor, walk = inner, other
+            return _back(buf, start, anchor, anchors, walk, heads)
     return None
 
 
@@ -167,7 +177,9 @@ def _header_bits(header: _Header, heads: dict[int, Head]) -> int:
     bits += 12 if length < 1 << 16 else 6 if length < 1 << 20 else 4
     if known is not None and known.type_id == type_id:
         bits += 4
-    return bits
+    if known is None and csid >= 64:
+        bits -= 16  # more often the byte before a header of one byte
+    return max(bits, 0)
 
 
 def payload_bits(type_id: int, length: int, head: bytes) -> int:
@@ -181,7 +193,7 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     first = head[0]
     if type_id == 8:
         if first >> 4 == 9:
-            return 16 if any(fourcc in head[:24] for fourcc in _FOURCC) or first & 15 in (5, 7) else -1
+            return 16 if any(fourcc in head for fourcc in _FOURCC) else -1
         if first >> 4 in (12, 13):
             return -1
         if first >> 4 == 10 and len(head) > 1:
@@ -189,7 +201,7 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
         return 1
     if type_id == 9:
         if first & 0x80:
-            return 16 if any(fourcc in head[:24] for fourcc in _FOURCC) or first >> 4 & 7 == 5 else -1
+            return 16 if length < 3 or any(fourcc in head for fourcc in _FOURCC) else -1
         if not 1 <= first >> 4 <= 5 or first & 15 not in (1, 2, 3, 4, 5, 6, 7, 12):
             return -1
         if first & 15 in (7, 12) and len(head) > 2:
@@ -205,97 +217,151 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     return 0
 
 
-def _walk(
-    buf: bytes, pos: int, size: int, known: dict[int, Head], dialect_absent: bool, final: bool,
-    floor: int = 0, limit: int = 400,
-) -> _Walk | None:  # fmt: skip
-    """Follow the chain from `pos`. None when it breaks; what was gathered when it only cannot be followed further."""
-    end = len(buf)
-    heads: dict[int, Head] = dict(known)
-    stale = set(known)  # lengths from before the loss may have changed meanwhile
-    rest: dict[int, int] = {}
-    ext: dict[int, int] = {}
-    marks: dict[int, set[bytes]] = {}
-    bits = 0
-    fallback: _Walk | None = None  # the chain up to the first use of a stale length
-    for _ in range(limit):
-        if bits >= ENOUGH_BITS:
-            break
-        header = _header(buf, pos, heads)
-        if header is None:
-            break
-        fmt, csid, data, _, ext_value, length, type_id, stream_id = header
-        left = rest.get(csid, 0)
-        if fmt == 3 and left:
-            bits += 8
-            if csid in ext and not dialect_absent and int.from_bytes(buf[data : data + 4], "big") == ext[csid]:
-                data += 4
-        elif left:
-            return fallback  # a header inside an unfinished message
-        else:
-            if length < 0:
-                break  # fmt 2 or 3 whose length is not known: cannot be followed, but need not be wrong
-            if fmt >= 2 and csid in stale:
-                if fallback is None:
+class _Chain:
+    """Follows messages forward through a buffer."""
+
+    def __init__(self, buf: bytes, anchors: list[int], dialect_absent: bool, final: bool) -> None:
+        self.buf = buf
+        self.anchors = anchors
+        self.dialect_absent = dialect_absent
+        self.final = final
+
+    def walk(
+        self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6, stale: bool = True
+    ) -> _Walk | None:
+        """Follow the chain from `pos`. None when it breaks; what was gathered when it cannot be followed further.
+
+        `size` 0 means that the chunk size is unknown, but at least `floor`; `stale` that `known` is from before a
+        loss, so that its lengths may have changed."""
+        buf, end = self.buf, len(self.buf)
+        heads: dict[int, Head] = dict(known)
+        doubtful = set(known) if stale else set()
+        rest: dict[int, int] = {}
+        ext: dict[int, int] = {}
+        marks: dict[int, set[bytes]] = {}
+        bits = 0
+        fallback: _Walk | None = None  # the chain up to the first use of a doubtful length
+        while bits < ENOUGH_BITS:
+            header = _header(buf, pos, heads)
+            if header is None:
+                break
+            fmt, csid, data, _, ext_value, length, type_id, stream_id = header
+            left = rest.get(csid, 0)
+            if fmt == 3 and left:
+                bits += 8
+                if csid in ext and not self.dialect_absent and int.from_bytes(buf[data : data + 4], "big") == ext[csid]:
+                    data += 4
+            elif left:
+                return fallback  # a header inside an unfinished message
+            else:
+                if fmt >= 2 and csid in doubtful and fallback is None:
                     fallback = _Walk(bits, size, floor, heads.copy(), marks)
-            value = _header_bits(header, heads)
-            if value < 0:
-                return fallback
-            if fmt == 3 and csid in ext and not dialect_absent:
-                data += 4
-            head = buf[data : data + 24]
-            value_inside = payload_bits(type_id, length, head)
-            if value_inside < 0:
-                return fallback
-            bits += value + value_inside
-            heads[csid] = Head(length, type_id, stream_id)
-            if fmt < 2:
-                stale.discard(csid)
-                ext.pop(csid, None)
-            if ext_value is not None:
-                ext[csid] = ext_value
-            if length:
-                marks.setdefault(csid, set()).add(head[:2])
-            left = length
-            if not size and left > floor:
-                return _branch(buf, pos, data, header, bits, floor, heads, marks, dialect_absent, final) or fallback
-        count = min(size or MAX_SIZE, left)
-        rest[csid] = left - count
-        pos = data + count
-        if pos > end:
-            if final:
-                bits -= 8  # a message cut by the end proves less
-            break
-    return _Walk(bits, size, floor, heads, marks)
+                if fmt == 3 and csid in ext and not self.dialect_absent:
+                    data += 4
+                if length < 0:
+                    onward = self._guess(data, csid, type_id, size, floor, heads, guesses) if guesses else None
+                    if onward is None:
+                        break  # it cannot be followed, but need not be wrong
+                    return _join(bits, marks, onward)
+                worth = _header_bits(header, heads)
+                head = buf[data : data + 24]
+                inside = payload_bits(type_id, length, head)
+                if worth < 0 or inside < 0:
+                    return fallback
+                bits += worth + inside
+                heads[csid] = Head(length, type_id, stream_id)
+                if fmt < 2:
+                    doubtful.discard(csid)
+                    ext.pop(csid, None)
+                if ext_value is not None:
+                    ext[csid] = ext_value
+                if length:
+                    marks.setdefault(csid, set()).add(head[:3])
+                left = length
+                if not size and left > floor:
+                    onward = self._branch(data, csid, length, floor, heads, guesses)
+                    return fallback if onward is None else _join(bits, marks, onward)
+            count = min(size or MAX_SIZE, left)
+            rest[csid] = left - count
+            pos = data + count
+            if pos > end:
+                if self.final:
+                    bits -= 8  # a message cut by the end proves less
+                break
+        return _Walk(bits, size, floor, heads, marks)
 
-
-def _branch(
-    buf: bytes, pos: int, data: int, header: _Header, bits: int, floor: int, heads: dict[int, Head],
-    marks: dict[int, set[bytes]], dialect_absent: bool, final: bool,
-) -> _Walk | None:  # fmt: skip
-    """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
-    best: _Walk | None = None
-    length, csid = header.length, header.csid
-    choices = [(0, data + length)]
-    if csid < 64:
-        for size in split_sizes(buf, data, csid, length, floor):
-            choices.append((size, data + length + (length - 1) // size))
-    for size, stop in choices:
-        if stop > len(buf):
-            cuts = (min(len(buf), stop) - data) // (size + 1) if size else 0
-            onward = _Walk(0, size, length if not size else 0, heads, {})
-            gained = 8 * cuts if cuts > 1 else -1 if size else 0
-        else:
+    def _branch(
+        self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int
+    ) -> _Walk | None:
+        """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
+        best: _Walk | None = None
+        end = len(self.buf)
+        sizes = split_sizes(self.buf, data, csid, length, floor) if csid < 64 else []
+        for size in (0, *sizes):
             cuts = (length - 1) // size if size else 0
-            walked = _walk(buf, stop, size, heads, dialect_absent, final, floor=0 if size else length)
-            if walked is None:
+            stop = data + length + cuts
+            if stop <= end:
+                onward = self.walk(stop, size, heads, floor=0 if size else length, guesses=guesses, stale=False)
+            else:  # not seen whole: an uncut message proves nothing about the size
+                cuts = (end - data) // (size + 1) if size else 0
+                onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
+            if onward is not None and (best is None or onward.bits + 8 * cuts > best.bits):
+                best = onward._replace(bits=onward.bits + 8 * cuts)
+        return best
+
+    def _guess(
+        self, data: int, csid: int, type_id: int, size: int, floor: int, heads: dict[int, Head], guesses: int
+    ) -> _Walk | None:
+        """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
+        buf = self.buf
+        if type_id < 0:
+            type_id = _type_by_content(buf[data : data + 24])
+        if type_id < 0 or csid >= 64 or payload_bits(type_id, 1, buf[data : data + 24]) < 0:
+            return None
+        best: _Walk | None = None
+        for stop in self._ends(data, csid):
+            length = stop - data
+            if size and length > size:
+                length -= (length - 1) // (size + 1)
+                if buf[data + size : stop : size + 1].count(0xC0 | csid) != (length - 1) // size:
+                    continue
+            onward = self.walk(stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, stale=False)
+            if onward is None or csid not in onward.marks:  # it must come again to be believed
                 continue
-            onward, gained = walked, walked.bits + 8 * cuts
-        if gained >= 0 and (best is None or bits + gained > best.bits):
-            merged = {key: marks.get(key, set()) | onward.marks.get(key, set()) for key in {*marks, *onward.marks}}
-            best = _Walk(bits + gained, onward.size or size, 0 if onward.size or size else max(onward.floor, length),
-                         {**heads, **onward.heads}, merged)  # fmt: skip
-    return best
+            if best is None or onward.bits - GUESS_BITS > best.bits:
+                head = Head(length, type_id, 1)
+                best = onward._replace(bits=onward.bits - GUESS_BITS, guessed={**onward.guessed, csid: head})
+                best.marks[csid].add(buf[data : data + 3])
+        return best
+
+    def _ends(self, data: int, csid: int) -> list[int]:
+        """Where a message of `csid` at `data` may end: at a header with a length, or at another of its own kind."""
+        buf = self.buf
+        first = bisect_left(self.anchors, data + 1)
+        ends = self.anchors[first : first + 24]
+        limit = ends[-1] if len(ends) == 24 else len(buf)
+        same = re.escape(buf[data : data + 1])
+        own = re.compile(
+            b"(?=" + re.escape(bytes((0xC0 | csid,))) + same + b"|" + re.escape(bytes((0x80 | csid,))) + b"\\0.." + same + b")",
+            re.DOTALL,
+        )
+        for match, _ in zip(own.finditer(buf, data + 1, limit), range(24)):
+            ends.append(match.start())
+        return sorted(ends)[:24]
+
+
+def _join(bits: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
+    for csid, heads in marks.items():
+        onward.marks.setdefault(csid, set()).update(heads)
+    return onward._replace(bits=bits + onward.bits)
+
+
+def _type_by_content(head: bytes) -> int:
+    """Audio or video, when only one of them can begin like this."""
+    video, audio = payload_bits(9, len(head), head), payload_bits(8, len(head), head)
+    if video >= 14 or (video >= 0 > audio):
+        return 9
+    return 8 if audio >= 0 > video else -1
 
 
 # -- backward ----------------------------------------------------------------------------------------------------
@@ -304,7 +370,7 @@ def _branch(
 def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
     size = walk.size or MAX_SIZE
-    lengths: dict[int, int] = {csid: head.length for csid, head in known.items()}
+    lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = {csid: head for csid, head in walk.heads.items()}
     heads = dict(known)
     earlier = [anchor for anchor in anchors if anchor < at]
@@ -321,8 +387,8 @@ def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, know
             lengths.pop(header.csid, None)
             heads.pop(header.csid, None)
         earlier = [anchor for anchor in earlier if anchor < position]
-    for csid, head in types.items():
-        heads.setdefault(csid, Head(-1, head.type_id, head.stream_id))
+    for csid, head in {**types, **walk.guessed}.items():
+        heads.setdefault(csid, head if csid in walk.guessed else Head(-1, head.type_id, head.stream_id))
     return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads)
 
 
@@ -342,15 +408,17 @@ def _before(
         if csid in types and csid < 64 and length >= 0:
             for fmt in (3, 2):
                 pos = stop - length - max(length - 1, 0) // size - 1 - HEADER_BYTES[fmt]
-                found = _compact(buf, start, pos, stop, fmt, csid, size, types[csid], marks, 16)
-                if found is not None:
-                    return found
+                found = _compact(buf, start, pos, stop, fmt, csid, size, types[csid], marks)
+                if found is not None and found[0] >= 16:
+                    return found[1:]
     for csid, head in types.items():
         if csid < 64 and csid not in lengths and marks.get(csid):
             for pos in _candidates(buf, max(start, stop - BACK_BYTES), stop, csid):
-                found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, head, marks, 30)
-                if found is not None:
-                    return found
+                found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, head, marks)
+                if found is not None and found[0] >= 30:
+                    return found[1:]
+                if found is not None and found[0] >= 20:
+                    break  # it may well begin here: do not swallow it with what stands before
     return None
 
 
@@ -374,9 +442,9 @@ def _spans(buf: bytes, header: _Header, stop: int, size: int) -> bool:
 
 def _compact(
     buf: bytes, start: int, pos: int, stop: int, fmt: int, csid: int, size: int, head: Head,
-    marks: dict[int, set[bytes]], need: int,
-) -> tuple[int, _Header] | None:  # fmt: skip
-    """A message with a header of fmt 2 or 3 from `pos` to `stop`, if its bytes say so loudly enough."""
+    marks: dict[int, set[bytes]],
+) -> tuple[int, int, _Header] | None:  # fmt: skip
+    """A message with a header of fmt 2 or 3 from `pos` to `stop`: how loudly its bytes say so, and the message."""
     if pos < start or buf[pos] != (fmt << 6 | csid):
         return None
     data = pos + 1 + HEADER_BYTES[fmt]
@@ -399,7 +467,15 @@ def _compact(
     inside = payload_bits(head.type_id, length, buf[data : min(stop, data + 24)])
     if inside < 0:
         return None
-    bits += max(inside, 16 if buf[data : data + 2] in marks.get(csid, ()) else 0)
-    if bits < need:
-        return None
-    return pos, _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id)
+    alike = max((_alike(buf[data : data + 3], mark) for mark in marks.get(csid, ())), default=0)
+    return bits + max(inside, 8 * alike), pos, _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id)
+
+
+def _alike(a: bytes, b: bytes) -> int:
+    """How many bytes two beginnings share."""
+    count = 0
+    for x, y in zip(a, b):
+        if x != y:
+            break
+        count += 1
+    return count
