@@ -22,6 +22,7 @@ from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
 
 USAGE, ENVIRONMENT, FILE_FAILED = 2, 3, 4
 INTERRUPTED = 128 + signal.SIGINT
+PIPE_CLOSED = 128 + signal.SIGPIPE
 PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 # name -> (one line of help, examples); in the order in which people meet them.
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # `rtmp-spark ... | head`: nobody listens any more, and Python must not complain about that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return PIPE_CLOSED
     except Exception as error:
         if debug:
             traceback.print_exc()

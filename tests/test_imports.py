@@ -58,8 +58,8 @@ LAYERS = (
     Layer(
         "rtmp_spark.commands",
         (*ALL_BUT_SPARK, "rtmp_spark.report", "rtmp_spark.vectors"),
-        ("rich", "pyarrow"),
-        ("rtmp_spark.spark", "rtmp_relay", "numpy"),
+        ("rtmp_relay", "rich", "numpy", "pyarrow"),
+        ("rtmp_spark.spark",),
     ),
     Layer("rtmp_spark.cli", ("rtmp_spark", "rtmp_spark.codec.errors")),
     Layer(
