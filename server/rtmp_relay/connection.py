@@ -14,7 +14,8 @@ from enum import Enum
 from rtmp_spark.codec.errors import Severity
 from rtmp_spark.codec.handshake import SERVER
 
-from .endpoint import DEFAULT_WINDOW, NO_FAULT, Endpoint, Fault
+from .endpoint import DEFAULT_WINDOW, Endpoint
+from .fault import NO_FAULT, Fault
 from .hub import Hub
 from .outbox import Outbox
 from .session import Session, SessionOptions

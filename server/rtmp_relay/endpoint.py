@@ -34,13 +34,14 @@ from rtmp_spark.codec.message import (
     parse_control,
 )
 
+from .fault import NO_FAULT, Fault
+
 CONTROL_CSID = 2
 LIVE_LIMITS = Limits(message_bytes=10 * MIB, partial_bytes=16 * MIB)
 DEFAULT_WINDOW = 2_500_000
 # What a live peer is not forgiven: after these nothing that follows can be trusted, or it would cost us memory.
 _FATAL = frozenset(
     {
-        ViolationCode.HS_VERSION,
         ViolationCode.HS_ENCRYPTED,
         ViolationCode.CHUNK_SIZE_ZERO,
         ViolationCode.CHUNK_SIZE_BIT31,
@@ -48,21 +49,6 @@ _FATAL = frozenset(
         ViolationCode.CHUNK_RESYNC,
     }
 )
-
-
-class Fault:
-    """How a sender goes wrong on purpose; this one does not. See faults.py for those that do."""
-
-    def packet(self, part: int, data: bytes) -> bytes:
-        """C0/S0, C1/S1 or C2/S2 as it goes out."""
-        return data
-
-    def encode(self, encoder: RtmpEncoder, message: Message) -> bytes:
-        """A message as it goes out; nothing swallows it."""
-        return encoder.send(message)
-
-
-NO_FAULT = Fault()
 
 
 class Endpoint:
@@ -97,9 +83,16 @@ class Endpoint:
     # -- sending ---------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
+        if self._fault.hangs_up:
+            return
         data = self._fault.encode(self.encoder, message)
         if data:
             self._write(data)
+        self._notice_hang_up()
+
+    def _notice_hang_up(self) -> None:
+        if self._fault.hangs_up:
+            self.failure = self.failure or "hung up on purpose"
 
     def send_control(self, type_id: int, payload: bytes) -> None:
         self.send(Message(CONTROL_CSID, 0, type_id, 0, payload))
@@ -128,6 +121,7 @@ class Endpoint:
         data = self._fault.packet(part, data)
         if data:
             self._write(data)
+        self._notice_hang_up()
 
     def _send_packet1(self, time_ms: int, scheme: str) -> None:
         version = 0 if scheme == handshake.PLAIN else 0x0A000100  # digest peers look for a version from 3 up
@@ -136,8 +130,10 @@ class Endpoint:
         self._send_packet(1, self._packet1)
 
     def _handshake_part(self, event: HandshakePart, time_ms: int) -> None:
-        if event.part == 0 and event.data[0] != handshake.PLAIN_VERSION:
-            self.failure = f"version {event.data[0]} is not plain RTMP"
+        if event.part == 0:
+            version = event.data[0]
+            if version in handshake.RTMPE_VERSIONS or version >= 32:
+                self.failure = f"version {version} is not plain RTMP"  # others are answered with 3 (RTMP 1.0 5.2.2)
         elif event.part == 1:
             peer = handshake.CLIENT if self.side == handshake.SERVER else handshake.SERVER
             scheme = handshake.parse_packet1(event.data, peer).scheme
@@ -175,6 +171,8 @@ class Endpoint:
                     self.failure = self.failure or f"{event.code.value}: {event.detail}"
             elif isinstance(event, Skipped):
                 self.failure = self.failure or f"lost synchronisation: {event.reason}"
+        if self._decoder.phase in ("search", "opaque"):  # a live peer gets no second chance
+            self.failure = self.failure or "lost synchronisation"
         if self.handshake_done:
             self._acknowledge()
         return messages

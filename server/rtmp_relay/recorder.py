@@ -26,16 +26,16 @@ _FLAGS_OFFSET = 4
 
 
 class Recorder:
-    """One FLV file; `written`, `audio_tags`, `video_tags`, `data_tags` count what it holds."""
+    """One FLV file; `written` and `tags` count what it holds. An existing file is only replaced when asked to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, replace: bool = False) -> None:
         self.path = path
         self.written = 0
         self.tags = {AUDIO: 0, VIDEO: 0}
         self.failed: str | None = None
         self._flags = 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: FileIO | None = FileIO(path, "xb")
+        self._file: FileIO | None = FileIO(path, "wb" if replace else "xb")
         self._append(flv.header(False, False))
 
     def write(self, frame: Frame) -> None:

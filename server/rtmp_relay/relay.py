@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .connection import ConnectionOptions, ServerConnection
-from .endpoint import NO_FAULT, Fault
+from .fault import NO_FAULT, Fault
 from .hub import Hub, HubOptions
 from .recorder import recorder_factory
 from .tap import Observer, Tap
@@ -66,7 +66,7 @@ class _Wire(asyncio.Protocol):
             self.relay.received(self, self.connection, data)
 
     def eof_received(self) -> bool:
-        self.client_closed = True
+        self.client_closed = not self.ended  # who said goodbye first
         return False
 
     def pause_writing(self) -> None:

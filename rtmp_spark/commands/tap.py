@@ -1,0 +1,64 @@
+"""`rtmp-spark tap`: a proxy in front of any server that records what passes as a pcap, without root."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.relay import _size as size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--listen", default="127.0.0.1:1936", metavar="HOST:PORT", help="default %(default)s")
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="the server to pass everything on to")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.pcap")
+    parser.add_argument("--rotate", type=size, metavar="SIZE", help="begin another file after 100k, 50M, 2G")
+    weather = parser.add_argument_group("a bad network, on purpose")
+    weather.add_argument("--delay", type=float, default=0.0, metavar="S", help="hold everything back this long")
+    weather.add_argument("--piece", type=int, default=0, metavar="N", help="forward in writes of N bytes")
+    weather.add_argument("--rate", type=float, default=0.0, metavar="B", help="at most B bytes a second")
+    weather.add_argument("--stall-after", type=int, default=0, metavar="N", help="pause once after N bytes")
+    weather.add_argument("--stall", type=float, default=2.0, metavar="S", help="for this long (%(default)s)")
+    weather.add_argument("--cut-after", type=int, default=0, metavar="N", help="reset the connection after N bytes")
+
+
+def run(args: argparse.Namespace) -> int:
+    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    return asyncio.run(_serve(args))
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    from rtmp_relay.proxy import Proxy, Weather
+    from rtmp_relay.tap import Tap
+    from rtmp_relay.url import parse_endpoint
+
+    weather = Weather(
+        delay_s=args.delay,
+        piece_bytes=args.piece,
+        bytes_per_s=args.rate,
+        stall_after=args.stall_after,
+        stall_s=args.stall,
+        cut_after=args.cut_after,
+    )
+    listen, target = parse_endpoint(args.listen), parse_endpoint(args.to)
+    tap = Tap(args.output, args.rotate)
+    proxy = Proxy(listen, target, (tap,), weather, weather)
+    try:
+        await proxy.start()
+    except OSError as error:
+        tap.close()
+        raise UserError(f"Cannot listen on {args.listen} ({error.strerror or error}).", "Choose another.", 3) from None
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    print(f"tap ready: {listen[0]}:{proxy.port} to {target[0]}:{target[1]}", flush=True)
+    await stop.wait()
+    await proxy.stop()
+    tap.close()
+    return 0

@@ -1,0 +1,56 @@
+"""RTMP addresses: `rtmp://host[:port]/app/name[?query]`, and `rtmps` for the same inside TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rtmp_spark.codec.errors import UserError
+
+PORTS = {"rtmp": 1935, "rtmps": 443}
+
+
+@dataclass(frozen=True)
+class RtmpUrl:
+    scheme: str
+    host: str
+    port: int
+    app: str
+    name: str  # with its query: servers look for keys there
+
+    @property
+    def tc_url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}/{self.app}"
+
+    @property
+    def without_query(self) -> str:
+        """For people and logs: what follows the question mark may be a key."""
+        return f"{self.tc_url}/{self.name.partition('?')[0]}"
+
+
+def parse_url(text: str) -> RtmpUrl:
+    """The first part of the path is the app, the rest the stream's name."""
+    remedy = "Write it as rtmp://host[:port]/app/name."
+    parts = urlsplit(text)
+    if parts.scheme not in PORTS:
+        raise UserError(f"{text!r} is no RTMP address.", remedy)
+    try:
+        port = parts.port or PORTS[parts.scheme]
+    except ValueError:
+        raise UserError(f"The port in {text!r} is no port.", remedy) from None
+    app, _, name = parts.path.strip("/").partition("/")
+    if not parts.hostname or not app or not name:
+        raise UserError(f"{text!r} lacks a host, an app or a stream name.", remedy)
+    if parts.query:
+        name = f"{name}?{parts.query}"
+    return RtmpUrl(parts.scheme, parts.hostname, port, app, name)
+
+
+def parse_endpoint(text: str) -> tuple[str, int]:
+    """`host:port`, `[v6]:port` or `:port` for loopback."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UserError(f"{text!r} is no address to use.", "Write it as host:port, for example 127.0.0.1:1935.")
+    return host.strip("[]") or "127.0.0.1", int(port)

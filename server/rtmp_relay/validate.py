@@ -1,0 +1,103 @@
+"""`relay --validate`: what passes is decoded by the analyzer's own codec, and what is wrong with it is said at once.
+
+Each direction of each connection is looked at by itself, message by message; rules that need both directions or
+hindsight are the business of `rtmp-spark check` on a tap. A fault that repeats is said ten times, then counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from rtmp_spark.codec.command import parse_command
+from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.events import MessageReceived, Violation
+from rtmp_spark.codec.flv import TagReader
+from rtmp_spark.codec.message import (
+    AGGREGATE,
+    AUDIO,
+    COMMAND_AMF0,
+    COMMAND_AMF3,
+    CONTROL_TYPES,
+    DATA_AMF0,
+    DATA_AMF3,
+    VIDEO,
+    parse_aggregate,
+    parse_control,
+)
+
+_SAID_AT_MOST = 10
+_COMMANDS = frozenset((COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3))
+
+
+class _Direction:
+    def __init__(self) -> None:
+        self._decoder = RtmpDecoder()
+        self._tags = TagReader()
+
+    def receive(self, data: bytes) -> list[tuple[ViolationCode, Severity, str]]:
+        found: list[tuple[ViolationCode, Severity, str]] = []
+        for event in self._decoder.receive_data(data):
+            if isinstance(event, Violation):
+                found.append((event.code, event.severity, event.detail))
+            elif isinstance(event, MessageReceived):
+                found += self._message(event)
+        return found
+
+    def close(self) -> list[tuple[ViolationCode, Severity, str]]:
+        events = self._decoder.receive_eof()
+        return [(e.code, e.severity, e.detail) for e in events if isinstance(e, Violation)]
+
+    def _message(self, message: MessageReceived) -> list[tuple[ViolationCode, Severity, str]]:
+        type_id, payload = message.type_id, message.payload
+        if type_id in (AUDIO, VIDEO):
+            return self._tags.read(type_id, message.stream_id, message.timestamp, payload)[1]
+        if type_id == AGGREGATE:
+            found = []
+            for part in parse_aggregate(payload, message.timestamp).parts:
+                if part.type_id in (AUDIO, VIDEO):
+                    found += self._tags.read(part.type_id, message.stream_id, part.timestamp, part.payload)[1]
+            return found
+        if type_id in _COMMANDS:
+            return [(code, code.severity, text) for code, _, text in parse_command(type_id, payload).violations]
+        if type_id in CONTROL_TYPES:
+            return []  # the decoder has judged it
+        return []
+
+
+class Validator:
+    """An `Observer` that says what it finds through `say`, a line each."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._directions: dict[tuple[int, bool], _Direction] = {}
+        self.counts: Counter[tuple[int, bool, ViolationCode]] = Counter()
+
+    def opened(self, number: int, client: tuple[str, int], server: tuple[str, int], time_ns: int) -> None:
+        for from_client in (True, False):
+            self._directions[number, from_client] = _Direction()
+
+    def data(self, number: int, from_client: bool, data: bytes, time_ns: int) -> None:
+        self._report(number, from_client, self._directions[number, from_client].receive(data))
+
+    def closed(self, number: int, by_client: bool, reset: bool, time_ns: int) -> None:
+        for from_client in (True, False):
+            direction = self._directions.pop((number, from_client), None)
+            if direction is not None:
+                self._report(number, from_client, direction.close())
+        for (connection, from_client, code), count in list(self.counts.items()):
+            if connection == number:
+                if count > _SAID_AT_MOST:
+                    self._say(f"{self._who(number, from_client)} {code.value} {count} times in all")
+                del self.counts[connection, from_client, code]
+
+    def _report(self, number: int, from_client: bool, found: list[tuple[ViolationCode, Severity, str]]) -> None:
+        for code, severity, detail in found:
+            self.counts[number, from_client, code] += 1
+            if self.counts[number, from_client, code] <= _SAID_AT_MOST:
+                self._say(f"{self._who(number, from_client)} {severity.value} {code.value}: {detail}")
+
+    @staticmethod
+    def _who(number: int, from_client: bool) -> str:
+        return f"connection {number} {'client' if from_client else 'relay'}:"
