@@ -19,10 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tap", type=Path, metavar="FILE.pcap", help="write every byte of every connection as a pcap")
     parser.add_argument("--tap-rotate", type=_size, metavar="SIZE", help="begin another tap file after 100k, 50M, 2G")
     parser.add_argument("--chunk-size", type=int, default=4096, metavar="N", help="that we send with (%(default)s)")
-    parser.add_argument("--window", type=int, default=2_500_000, metavar="N", help="acknowledgement window (%(default)s)")
+    parser.add_argument(
+        "--window", type=int, default=2_500_000, metavar="N", help="acknowledgement window (%(default)s)"
+    )
     parser.add_argument("--bandwidth", type=int, default=2_500_000, metavar="N", help="peer bandwidth (%(default)s)")
-    parser.add_argument("--gop-cache", action="store_true", help="late joiners start with the last keyframe, not the next")
-    parser.add_argument("--publish-key", action="append", default=[], metavar="KEY", help="publishers need name?key=KEY")
+    parser.add_argument(
+        "--gop-cache", action="store_true", help="late joiners start with the last keyframe, not the next"
+    )
+    parser.add_argument(
+        "--publish-key", action="append", default=[], metavar="KEY", help="publishers need name?key=KEY"
+    )
     parser.add_argument("--play-key", action="append", default=[], metavar="KEY", help="players need name?key=KEY")
     parser.add_argument("--max-connections", type=int, default=1000, metavar="N", help="default %(default)s")
     parser.add_argument("--max-players", type=int, default=0, metavar="N", help="per stream; 0 is no limit (default)")
@@ -102,7 +108,9 @@ async def _serve(options: object, validate: bool) -> int:
         await relay.start()
     except OSError as error:
         where = f"{options.host}:{options.port}"
-        raise UserError(f"Cannot listen on {where} ({error.strerror or error}).", "Choose another --listen.", 3) from None
+        raise UserError(
+            f"Cannot listen on {where} ({error.strerror or error}).", "Choose another --listen.", 3
+        ) from None
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

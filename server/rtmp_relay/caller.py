@@ -59,13 +59,16 @@ class CallerOptions:
     patient: bool = True  # False: an answer that does not come ends the attempt
 
 
+DEFAULT_CALLER = CallerOptions()
+
+
 class Caller:
     def __init__(
         self,
         url: RtmpUrl,
         role: str,
         entropy: Callable[[int], bytes],
-        options: CallerOptions = CallerOptions(),
+        options: CallerOptions = DEFAULT_CALLER,
         fault: Fault = NO_FAULT,
     ) -> None:
         self.url = url
@@ -191,7 +194,7 @@ class Caller:
         if self.role == PUBLISH:
             self._call("publish", None, self.url.name, "live", stream_id=self.stream_id)
         else:
-            self._call("play", None, self.url.name, -2000.0, stream_id=self.stream_id, transaction_id=0.0)
+            self._call("play", None, self.url.name, -2.0, stream_id=self.stream_id, transaction_id=0.0)
             self.endpoint.send_control(USER_CONTROL, dump_set_buffer_length(self.stream_id, 3000))
         self._wait_for(Step.START, now)
 
@@ -206,7 +209,9 @@ class Caller:
                 self._end(None)
         elif self.role == PLAY and message.stream_id == self.stream_id:
             for frame in frames_of(message.type_id, message.timestamp, message.payload):
-                if frame.type_id != DATA_AMF0 or not frame.payload.startswith((b"\x02\x00\x11|Rtmp", b"\x02\x00\x08onSt")):
+                if frame.type_id != DATA_AMF0 or not frame.payload.startswith(
+                    (b"\x02\x00\x11|Rtmp", b"\x02\x00\x08onSt")
+                ):
                     self.tags.append(Tag(frame.type_id, frame.timestamp, frame.payload))
 
     def _obey(self, received: Command, now: float) -> None:
@@ -222,7 +227,7 @@ class Caller:
             self._judge_status(received, now)
 
     def _judge_status(self, received: Command, now: float) -> None:
-        status = command.status_info(received)
+        status = command.status_info(received) or command.StatusInfo(None, None, None)
         code = status.code or ""
         if received.name == "_error" and received.transaction_id not in (1, self._transaction_id):
             return  # of something optional: releaseStream, FCPublish

@@ -18,7 +18,7 @@ from rtmp_spark.codec import flv
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
-from .caller import PLAY, PUBLISH, Caller, CallerOptions, Step
+from .caller import DEFAULT_CALLER, PLAY, PUBLISH, Caller, CallerOptions, Step
 from .fault import NO_FAULT, Fault
 from .frames import Frame
 from .recorder import Recorder
@@ -144,7 +144,7 @@ async def publish(
     tags: Iterable[Tag],
     *,
     speed: float | None = 1.0,
-    options: CallerOptions = CallerOptions(),
+    options: CallerOptions = DEFAULT_CALLER,
     fault: Fault = NO_FAULT,
     tls: ssl.SSLContext | None = None,
     on_progress: OnProgress | None = None,
@@ -186,7 +186,7 @@ async def play(
     on_tag: Callable[[Tag], None],
     *,
     duration_s: float | None = None,
-    options: CallerOptions = CallerOptions(),
+    options: CallerOptions = DEFAULT_CALLER,
     fault: Fault = NO_FAULT,
     tls: ssl.SSLContext | None = None,
     on_progress: OnProgress | None = None,
@@ -244,7 +244,9 @@ def source_tags(source: str) -> Iterator[Tag]:
         if default is None or not isinstance(default, (bool, int, float)):
             raise UserError(f"Synthetic media has no setting {key!r}.", "For example synthetic:seconds=10,fps=30.")
         try:
-            values[key] = value.lower() in ("", "1", "true", "yes") if isinstance(default, bool) else type(default)(value)
+            values[key] = (
+                value.lower() in ("", "1", "true", "yes") if isinstance(default, bool) else type(default)(value)
+            )
         except ValueError:
             raise UserError(f"{value!r} is no value for {key}.", "For example synthetic:seconds=10,fps=30.") from None
     yield from Synthetic(**values).tags()  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from .endpoint import DEFAULT_WINDOW, Endpoint
 from .fault import NO_FAULT, Fault
 from .hub import Hub
 from .outbox import Outbox
-from .session import Session, SessionOptions
+from .session import DEFAULT_SESSION, Session, SessionOptions
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,10 @@ class ConnectionOptions:
     idle_s: float = 30.0  # without a byte from the client, or a frame that a player took
     stall_s: float = 10.0  # behind with reading
     ping_s: float = 10.0  # of silence before a ping
-    session: SessionOptions = SessionOptions()
+    session: SessionOptions = DEFAULT_SESSION
+
+
+DEFAULT_CONNECTION = ConnectionOptions()
 
 
 class ServerConnection:
@@ -125,10 +128,7 @@ class ServerConnection:
             self._close("idle", now)
         elif self._behind_since is not None and now - self._behind_since >= options.stall_s:
             self._close("reads too slowly", now)
-        elif self.session.app is not None and now - max(self._last_ping, self._last_active) >= options.ping_s:
-            self._last_ping = now
-            self.endpoint.ping(self._ms(now))
-        elif self._is_player and now - self._last_ping >= options.ping_s:
+        elif self.session.app is not None and now - self._last_heard() >= options.ping_s:
             self._last_ping = now
             self.endpoint.ping(self._ms(now))
         self._look_for_reasons(now)
@@ -141,9 +141,10 @@ class ServerConnection:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    @property
-    def _is_player(self) -> bool:
-        return any(role is not None and role.player is not None for role in self.session.streams.values())
+    def _last_heard(self) -> float:
+        """A player that takes frames is alive, yet says nothing: it is asked all the same."""
+        playing = any(role is not None and role.player is not None for role in self.session.streams.values())
+        return self._last_ping if playing else max(self._last_ping, self._last_active)
 
     def _ms(self, now: float) -> int:
         return int((now - self._started) * 1000) & 0xFFFFFFFF

@@ -24,7 +24,7 @@ class Recipe(NamedTuple):
 
 
 CATALOGUE: dict[ViolationCode, Recipe] = {
-    ViolationCode(code): Recipe(ViolationCode(code), sides, what, make)
+    ViolationCode[code]: Recipe(ViolationCode[code], sides, what, make)
     for code, (sides, what, make) in {**WIRE_FAULTS, **CONTENT_FAULTS}.items()
 }
 # One cause, two findings: the omitted field is also what will break at 4 h 39 min.
@@ -38,9 +38,9 @@ def factory(code: str | None, side: str) -> Callable[[], Fault]:
     if code is None:
         return lambda: NO_FAULT
     try:
-        recipe = CATALOGUE[ViolationCode(code)]
-    except (ValueError, KeyError):
-        known = code in {member.value for member in ViolationCode}
+        recipe = CATALOGUE[ViolationCode[code]]
+    except KeyError:
+        known = code in ViolationCode.__members__
         text = f"No sender can cause {code}." if known else f"{code} is no finding."
         raise UserError(text, "`--fault help` lists those that can be caused.") from None
     if side not in recipe.sides:

@@ -162,9 +162,7 @@ _PPS = "4401c172b46240"
 
 def _hevc_under_12(tags: Iterable[Tag]) -> Iterator[Tag]:
     sets = [bytes.fromhex(text) for text in (_VPS, _SPS, _PPS)]
-    arrays = b"".join(
-        bytes((0x80 | s[0] >> 1, 0, 1)) + len(s).to_bytes(2, "big") + s for s in sets
-    )
+    arrays = b"".join(bytes((0x80 | s[0] >> 1, 0, 1)) + len(s).to_bytes(2, "big") + s for s in sets)
     profile = bytes.fromhex("016000000090000000000000") + b"\x3c"
     record = b"\1" + profile[:11] + b"\x3c" + bytes.fromhex("f000fcfdf8f800000f03") + arrays
     picture = 0
@@ -241,8 +239,16 @@ CONTENT_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
         "createStream before connect",
         lambda: OnMessage(names("connect"), inserted(_command("createStream", 99.0, None))),
     ),
-    "CMD_TRANSACTION_REUSED": (CLIENT, "two createStream with one id", lambda: OnMessage(names("createStream"), _twice)),
-    "CMD_NO_RESPONSE": (SERVER, "does not answer publish or play", lambda: OnMessage(names("onStatus"), swallowed, times=2)),
+    "CMD_TRANSACTION_REUSED": (
+        CLIENT,
+        "two createStream with one id",
+        lambda: OnMessage(names("createStream"), _twice),
+    ),
+    "CMD_NO_RESPONSE": (
+        SERVER,
+        "does not answer publish or play",
+        lambda: OnMessage(names("onStatus"), swallowed, times=2),
+    ),
     "CMD_RESPONSE_UNEXPECTED": (
         EITHER,
         "answers a command that nobody sent",
@@ -250,13 +256,21 @@ CONTENT_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
     ),
     "CMD_REFUSED": (SERVER, "denies publishing or playing", lambda: OnMessage(names("onStatus"), _refused)),
     "CMD_AUTH_ROUND": (SERVER, "asks for Adobe authentication on the first two connections", Fault),
-    "MEDIA_TAG": (CLIENT, "a video tag of one byte", _changed(VIDEO, lambda tag, _: [tag, tag._replace(payload=b"\x27")], after=5)),
+    "MEDIA_TAG": (
+        CLIENT,
+        "a video tag of one byte",
+        _changed(VIDEO, lambda tag, _: [tag, tag._replace(payload=b"\x27")], after=5),
+    ),
     "MEDIA_CODEC_UNKNOWN": (
         CLIENT,
         "a sound of format 13",
         _changed(AUDIO, lambda tag, _: [tag, tag._replace(payload=b"\xdf" + tag.payload[2:])], after=5),
     ),
-    "MEDIA_CONFIG_MISSING": (CLIENT, "no AVC configuration", _changed(VIDEO, lambda tag, _: None, times=MANY, coded=False)),
+    "MEDIA_CONFIG_MISSING": (
+        CLIENT,
+        "no AVC configuration",
+        _changed(VIDEO, lambda tag, _: None, times=MANY, coded=False),
+    ),
     "MEDIA_KEY_FLAG": (
         CLIENT,
         "a predicted picture flagged as key",
@@ -287,7 +301,11 @@ CONTENT_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
         lambda: _Unoffered(_instead(seconds=3.0, enhanced=True)),
     ),
     "MEDIA_HEVC_ID12": (CLIENT, "HEVC under codec id 12 in place of the pictures", lambda: MediaFault(_hevc_under_12)),
-    "MEDIA_TRACK_ABSENT": (CLIENT, "sound is announced and never sent", _changed(AUDIO, lambda tag, _: None, times=MANY)),
+    "MEDIA_TRACK_ABSENT": (
+        CLIENT,
+        "sound is announced and never sent",
+        _changed(AUDIO, lambda tag, _: None, times=MANY),
+    ),
     "TIME_BACKWARDS": (
         CLIENT,
         "one sound frame half a second too early",

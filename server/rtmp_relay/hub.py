@@ -55,6 +55,9 @@ class HubOptions:
     cache_bytes: int = MAX_BYTES
 
 
+DEFAULT_HUB = HubOptions()
+
+
 class Player:
     """One play of one stream: what it wants, and where its frames go."""
 
@@ -220,7 +223,7 @@ class Hub:
     """All streams of a relay, by `app/name`."""
 
     def __init__(
-        self, options: HubOptions = HubOptions(), open_recorder: Callable[[str], FrameSink | None] | None = None
+        self, options: HubOptions = DEFAULT_HUB, open_recorder: Callable[[str], FrameSink | None] | None = None
     ) -> None:
         self.options = options
         self.streams: dict[str, LiveStream] = {}

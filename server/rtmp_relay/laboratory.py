@@ -14,11 +14,11 @@ from pathlib import Path
 from rtmp_spark.codec.errors import ViolationCode
 
 from . import faults
-from .caller import PLAY, PUBLISH, Caller, CallerOptions, Step
-from .connection import ConnectionOptions, ServerConnection
+from .caller import DEFAULT_CALLER, PLAY, PUBLISH, Caller, CallerOptions, Step
+from .connection import DEFAULT_CONNECTION, ConnectionOptions, ServerConnection
 from .fault import NO_FAULT, Fault
 from .faults_content import AuthRounds
-from .hub import Hub, HubOptions
+from .hub import DEFAULT_HUB, Hub, HubOptions
 from .synthetic import Synthetic, Tag
 from .tap import Observer, Tap
 from .url import RtmpUrl
@@ -44,8 +44,8 @@ class Laboratory:
     def __init__(
         self,
         observers: tuple[Observer, ...] = (),
-        connection: ConnectionOptions = ConnectionOptions(),
-        hub: HubOptions = HubOptions(),
+        connection: ConnectionOptions = DEFAULT_CONNECTION,
+        hub: HubOptions = DEFAULT_HUB,
     ) -> None:
         self.hub = Hub(hub)
         self.now = 0.0
@@ -63,7 +63,7 @@ class Laboratory:
         name: str = "cam",
         *,
         app: str = "live",
-        options: CallerOptions = CallerOptions(),
+        options: CallerOptions = DEFAULT_CALLER,
         fault: Fault = NO_FAULT,
         server_fault: Fault = NO_FAULT,
     ) -> Party:
@@ -163,10 +163,10 @@ class Laboratory:
 
 def record_fault(code: str, path: Path, side: str | None = None) -> None:
     """A capture in which a client, or the relay, breaks this one rule."""
-    recipe = faults.CATALOGUE[ViolationCode(code)]
+    recipe = faults.CATALOGUE[ViolationCode[code]]
     side = side or recipe.sides[0]
     tap = Tap(path)
-    laboratory = Laboratory((tap,), replace(ConnectionOptions(), ping_s=1.0 if "PING" in code else 10.0))
+    laboratory = Laboratory((tap,), replace(DEFAULT_CONNECTION, ping_s=1.0 if "PING" in code else 10.0))
     make = faults.factory(code, side)
     media = Synthetic(seconds=_LONG if code == "TIME_SKEW" else 3.0)
     options = CallerOptions(window=20_000 if code == "FLOW_ACK_STARVED" else None, answer_s=6.0)

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .connection import ConnectionOptions, ServerConnection
+from .connection import DEFAULT_CONNECTION, ConnectionOptions, ServerConnection
 from .fault import NO_FAULT, Fault
-from .hub import Hub, HubOptions
+from .hub import DEFAULT_HUB, Hub, HubOptions
 from .recorder import recorder_factory
 from .tap import Observer, Tap
 
@@ -37,8 +37,8 @@ class RelayOptions:
     tap: Path | None = None
     tap_rotate_bytes: int | None = None
     max_connections: int = 1000
-    hub: HubOptions = HubOptions()
-    connection: ConnectionOptions = ConnectionOptions()
+    hub: HubOptions = DEFAULT_HUB
+    connection: ConnectionOptions = DEFAULT_CONNECTION
     new_fault: Callable[[], Fault] = field(default=lambda: NO_FAULT)
     tls: ssl.SSLContext | None = None
 

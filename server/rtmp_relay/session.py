@@ -51,6 +51,9 @@ class SessionOptions:
     play_keys: tuple[str, ...] = ()
 
 
+DEFAULT_SESSION = SessionOptions()
+
+
 class _Role:
     """What a message stream is used for."""
 
@@ -69,7 +72,7 @@ class Session:
         send: Callable[[Message], None],
         outbox: Outbox,
         chunk_size: int,
-        options: SessionOptions = SessionOptions(),
+        options: SessionOptions = DEFAULT_SESSION,
     ) -> None:
         self.app: str | None = None
         self.tc_url = ""
@@ -196,7 +199,7 @@ class Session:
             self._refuse_call(received, "this connection is connected")
             return
         given = command.connect_info(received)
-        app, query = split_query(given.app)
+        app, query = split_query(given.app if given is not None else None)
         app = app.strip("/") if isinstance(app, str) else app
         try:
             self.app = checked_name(app, "app")
@@ -205,6 +208,7 @@ class Session:
             self._call("_error", tid, None, info)
             self.close_reason = str(error)
             return
+        assert given is not None
         self.tc_url = given.tc_url or ""
         self.flash_ver = given.flash_ver or ""
         self.object_encoding = 3 if given.object_encoding == 3 else 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rtmp_spark.codec import amf0
+from rtmp_spark.codec.amf import EcmaArray, Text, Value
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, VIDEO
 
 AAC_FRAME_SAMPLES = 1024
@@ -176,7 +177,7 @@ class Synthetic:
     # -- tags ------------------------------------------------------------------------------------------------
 
     def metadata(self) -> Tag:
-        values: dict[str, object] = {"duration": 0.0, "encoder": "rtmp_relay synthetic"}
+        values: dict[Text, Value] = {"duration": 0.0, "encoder": "rtmp_relay synthetic"}
         if self.video:
             values |= {
                 "width": float(self.width),
@@ -193,7 +194,7 @@ class Synthetic:
                 "stereo": False,
                 "audiocodecid": float(int.from_bytes(b"mp4a", "big")) if self._enhanced_audio else 10.0,
             }
-        return Tag(DATA_AMF0, self.first_timestamp, amf0.dump_values(["onMetaData", amf0.EcmaArray(values.items())]))
+        return Tag(DATA_AMF0, self.first_timestamp, amf0.dump_values(["onMetaData", EcmaArray(list(values.items()))]))
 
     @property
     def _enhanced_audio(self) -> bool:

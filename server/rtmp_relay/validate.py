@@ -19,12 +19,10 @@ from rtmp_spark.codec.message import (
     AUDIO,
     COMMAND_AMF0,
     COMMAND_AMF3,
-    CONTROL_TYPES,
     DATA_AMF0,
     DATA_AMF3,
     VIDEO,
     parse_aggregate,
-    parse_control,
 )
 
 _SAID_AT_MOST = 10
@@ -61,9 +59,7 @@ class _Direction:
             return found
         if type_id in _COMMANDS:
             return [(code, code.severity, text) for code, _, text in parse_command(type_id, payload).violations]
-        if type_id in CONTROL_TYPES:
-            return []  # the decoder has judged it
-        return []
+        return []  # the decoder has judged control messages
 
 
 class Validator:
