@@ -1,0 +1,226 @@
+"""`spark.read.format("pcap")`: the packets of captures as rows, read in byte ranges.
+
+    register(spark)
+    spark.read.format("pcap").load("day/*.pcap").where("dport = 1935")
+    CREATE TEMPORARY VIEW packets USING pcap OPTIONS (path 'day.pcap')
+
+Classic uncompressed pcaps are cut into ranges (option `splitSize`, bytes, default 64 MB; 0 keeps files whole);
+others are one partition each. `frame` is known where a file is read in one piece, `record_offset` in classic
+pcaps. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rtmp_spark.codec.errors import CaptureError, UserError
+
+from .paths import list_captures, open_file
+from .tables import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rtmp_spark.capture.block import PacketBlock
+
+SPLIT_BYTES = 64 << 20
+ROWS = 32_768  # per Arrow batch
+
+_PACKETS = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("frame", pa.int64()),
+        pa.field("record_offset", pa.int64()),
+        pa.field("ts", pa.timestamp("us", tz="UTC")),
+        pa.field("ts_ns", pa.int64()),
+        pa.field("caplen", pa.int32()),
+        pa.field("origlen", pa.int32()),
+        pa.field("link_type", pa.int32()),
+        pa.field("vlan", pa.int32()),
+        pa.field("src", pa.string()),
+        pa.field("sport", pa.int32()),
+        pa.field("dst", pa.string()),
+        pa.field("dport", pa.int32()),
+        pa.field("seq", pa.int64()),
+        pa.field("ack", pa.int64()),
+        pa.field("flags", pa.int32()),
+        pa.field("window", pa.int32()),
+        pa.field("payload_length", pa.int32()),
+        pa.field("payload_missing", pa.int32()),
+    ]
+)
+_PAYLOAD = pa.field("payload", pa.binary())
+
+
+@dataclass
+class PacketRange(InputPartition):
+    path: str
+    start: int
+    end: int  # 0: the whole file, whatever it is
+
+    def __init__(self, path: str, start: int, end: int) -> None:
+        super().__init__((path, start, end))
+        self.path, self.start, self.end = path, start, end
+
+
+class PcapDataSource(DataSource):
+    """The data source behind the name `pcap`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pcap"
+
+    def schema(self) -> StructType:
+        return spark_schema(packet_schema(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PcapReader(dict(self.options))
+
+
+def packet_schema(options: Mapping[str, str]) -> pa.Schema:
+    return _PACKETS.append(_PAYLOAD) if _is_on(options, "payload") else _PACKETS
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return str(options.get(name, "false")).lower() in ("true", "1", "yes")
+
+
+class PcapReader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self.payload = _is_on(options, "payload")
+        self.schema = packet_schema(options)
+        self.split_bytes = int(options.get("splitSize") or options.get("splitsize") or SPLIT_BYTES)
+        given = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
+        if not given:
+            raise UserError("No capture was named.", 'Give one: spark.read.format("pcap").load(path).')
+        self.paths: list[str] = given
+
+    def partitions(self) -> list[InputPartition]:
+        ranges: list[InputPartition] = []
+        for file in list_captures(self.paths):
+            pieces = 1
+            if self.split_bytes and file.size_bytes > self.split_bytes and _is_classic(file.path):
+                pieces = -(-file.size_bytes // self.split_bytes)
+            if pieces == 1:
+                ranges.append(PacketRange(file.path, 0, 0))
+                continue
+            cuts = [i * self.split_bytes for i in range(pieces)] + [file.size_bytes]
+            ranges += [PacketRange(file.path, a, b) for a, b in itertools.pairwise(cuts)]
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, PacketRange):  # an empty list of partitions arrives as one without a value
+            return
+        from rtmp_spark.capture.packet import Dissector
+
+        dissector = Dissector()
+        with open_file(partition.path) as file:
+            for block, offsets in _blocks(file, partition):
+                columns = _columns(block, dissector, self.payload)
+                count = len(block)
+                columns["path"] = pa.array([partition.path], pa.string()).take(pa.array(np.zeros(count, np.int64)))
+                columns["record_offset"] = pa.nulls(count, pa.int64()) if offsets is None else pa.array(offsets)
+                if partition.end:
+                    columns["frame"] = pa.nulls(count, pa.int64())
+                batch = pa.record_batch([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+                for start in range(0, count, ROWS):
+                    yield batch.slice(start, ROWS)
+
+
+def _is_classic(path: str) -> bool:
+    from rtmp_spark.capture.pcap import byte_order_of
+
+    with open_file(path) as file:
+        magic = file.read(4)
+    return len(magic) == 4 and byte_order_of(magic) is not None
+
+
+def _blocks(file: Any, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
+    """Windows of packets, and where in the file each record stands if that can be told."""
+    from rtmp_spark.capture.files import open_capture, read_range
+    from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, parse_header
+
+    if partition.end:
+        header = parse_header(file.read(FILE_HEADER_BYTES))
+        reader = read_range(file, partition.start, partition.end, header)
+        at, header_bytes = reader.began, header.record_header_bytes
+        blocks: Iterator[PacketBlock] = iter(reader)
+    else:
+        try:
+            capture = open_capture(file)
+        except CaptureError as error:
+            raise ValueError(f"{partition.path}: {error.detail}") from None
+        classic = capture.format == "pcap" and not capture.compression
+        at = FILE_HEADER_BYTES if classic else None
+        header_bytes = capture.header.record_header_bytes if capture.header is not None else 0
+        blocks = iter(capture)
+    for block in blocks:
+        if at is None:
+            yield block, None
+            continue
+        steps = np.cumsum(block.caplen + header_bytes)
+        yield block, at + np.concatenate(([0], steps[:-1]))
+        at += int(steps[-1])
+
+
+def _columns(block: PacketBlock, dissector: Any, payload: bool) -> dict[str, pa.Array]:
+    count = len(block)
+    segments = dissector.segments(block)
+    columns: dict[str, pa.Array] = {
+        "frame": pa.array(block.frame),
+        "ts": pa.array(block.ts_ns // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        "ts_ns": pa.array(block.ts_ns),
+        "caplen": pa.array(block.caplen),
+        "origlen": pa.array(block.origlen),
+        "link_type": pa.array(block.link_type),
+    }
+    row = np.searchsorted(block.frame, segments.frame)
+    place = np.full(count, -1, np.int64)
+    place[row] = np.arange(len(segments))
+    where = pa.array(place, mask=place < 0)  # the segment of each packet; null for what is no TCP
+    columns["src"] = pa.array(_addresses(segments.src), pa.string()).take(where)
+    columns["dst"] = pa.array(_addresses(segments.dst), pa.string()).take(where)
+    columns["vlan"] = pa.array(segments.vlan, mask=segments.vlan < 0).take(where)
+    for name, values in (
+        ("sport", segments.sport),
+        ("dport", segments.dport),
+        ("seq", segments.seq),
+        ("ack", segments.ack),
+        ("flags", segments.flags),
+        ("window", segments.window),
+        ("payload_length", segments.length),
+        ("payload_missing", segments.missing),
+    ):
+        columns[name] = pa.array(values).take(where)
+    if payload:
+        data = segments.data
+        parts = [data[s : s + n] for s, n in zip(segments.start.tolist(), segments.length.tolist())]
+        columns["payload"] = pa.array(parts, pa.binary()).take(where)
+    return columns
+
+
+def _addresses(packed: Any) -> list[str]:
+    """(n, 16) bytes as text; IPv4 is mapped into IPv6 there."""
+    if not len(packed):
+        return []
+    unique, index = np.unique(np.ascontiguousarray(packed).view("V16").ravel(), return_inverse=True)
+    texts = []
+    for raw in unique:
+        address = ipaddress.IPv6Address(bytes(raw))
+        texts.append(str(address.ipv4_mapped or address))
+    return [texts[i] for i in index.tolist()]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("pcap")` known to this session."""
+    spark.dataSource.register(PcapDataSource)
