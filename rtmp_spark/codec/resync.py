@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,6 +36,11 @@ _ANCHOR = re.compile(
     rb"|(?:[\x42-\x7f]|\x40.|\x41..)(?:\x00..|\xff\xff\xff)[\x00-\x3f]..[" + _TYPES + rb"])",
     re.DOTALL,
 )
+
+
+# fmt 2 or 3 and the name at the start of a command or data message
+_NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00[\x03-\x3f][!-~]{3})", re.DOTALL)
+_DATA_NAMES = (b"@setDataFrame", b"@clearDataFrame", b"onMetaData", b"onCuePoint", b"onTextData", b"onCaption", b"|Rtmp")
 
 
 class Head(NamedTuple):
@@ -93,7 +99,7 @@ def find(
     buf: bytes, start: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
 ) -> Sync | None:
     """The first boundary at or after `start` that verifies. `chunk_size` is 0 when it is not known."""
-    anchors = [match.start() for match in _ANCHOR.finditer(buf, start)]
+    anchors = _anchors(buf, start)
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
     for size in (chunk_size, 0) if chunk_size else (0,):
@@ -101,13 +107,25 @@ def find(
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits < need:
                 continue
-            if buf[anchor] & 63 < 2:  # a csid in two or three bytes, or the header of a smaller one behind other bytes
-                for inner in (anchor + 1, anchor + 2):
-                    other = chain.walk(inner, size, heads) if inner in anchors else None
-                    if other is not None and other.bits >= walk.bits:
-                        anchor, walk = inner, other
             return _back(buf, start, anchor, anchors, walk, heads)
     return None
+
+
+def _anchors(buf: bytes, start: int) -> list[int]:
+    """Where headers with a length may stand.
+
+    A header of one byte behind a byte 0x00, 0x01, 0x40 or 0x41 also reads as a csid of two or three bytes: the long
+    reading holds when most headers of that kind have it, the short one otherwise."""
+    found = [match.start() for match in _ANCHOR.finditer(buf, start)]
+    inner = {pos + step for pos in found if buf[pos] & 63 < 2 for step in (1, 2)}.intersection(found)
+    if not inner:
+        return found
+    short: Counter[int] = Counter(buf[pos] for pos in found if buf[pos] & 63 >= 2)
+    long: Counter[int] = Counter(buf[pos] for pos in inner)
+    usual = {byte for byte, count in long.items() if 2 * count > short[byte]}
+    drop = {pos for pos in inner if buf[pos] in usual}
+    drop |= {pos - step for pos in inner - drop for step in (1, 2) if buf[pos - step] & 63 == step - 1}
+    return [pos for pos in found if pos not in drop]
 
 
 # -- forward -----------------------------------------------------------------------------------------------------
@@ -332,6 +350,8 @@ class _Chain:
                 head = Head(length, type_id, 1)
                 best = onward._replace(bits=onward.bits - GUESS_BITS, guessed={**onward.guessed, csid: head})
                 best.marks[csid].add(buf[data : data + 3])
+                if best.bits >= PROOF_BITS:
+                    break  # the shortest that holds
         return best
 
     def _ends(self, data: int, csid: int) -> list[int]:
@@ -357,7 +377,9 @@ def _join(bits: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
 
 
 def _type_by_content(head: bytes) -> int:
-    """Audio or video, when only one of them can begin like this."""
+    """Audio, video, or a named command or data message, when only one of them can begin like this."""
+    if payload_bits(18, len(head), head) >= 24:
+        return 18 if head[3:].startswith(_DATA_NAMES) else 20
     video, audio = payload_bits(9, len(head), head), payload_bits(8, len(head), head)
     if video >= 14 or (video >= 0 > audio):
         return 9
@@ -417,8 +439,17 @@ def _before(
                 found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, head, marks)
                 if found is not None and found[0] >= 30:
                     return found[1:]
-                if found is not None and found[0] >= 20:
+                if found is not None and found[0] >= 16:
                     break  # it may well begin here: do not swallow it with what stands before
+    for match in reversed(list(_NAMED.finditer(buf, max(start, stop - BACK_BYTES), stop))):
+        pos = match.start()
+        csid = buf[pos] & 63
+        if csid not in types:
+            type_id = _type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
+            found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
+            if found is not None and found[0] >= 30:
+                types[csid] = Head(found[2].length, type_id, 1)
+                return found[1:]
     return None
 
 
@@ -463,7 +494,7 @@ def _compact(
     mark = 0xC0 | csid
     if length <= 0 or buf[data + size : stop : size + 1].count(mark) != cuts:
         return None
-    bits += 8 * cuts
+    # the marks are no evidence: the tail of any longer message has them too
     inside = payload_bits(head.type_id, length, buf[data : min(stop, data + 24)])
     if inside < 0:
         return None
