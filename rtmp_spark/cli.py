@@ -66,9 +66,9 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("rtmp-spark relay --listen 127.0.0.1:1935 --record recordings --tap session.pcap",),
     ),
     "publish": (
-        "publish an FLV file, keeping or breaking the rules",
+        "publish an FLV file or made-up media, keeping or breaking the rules",
         (
-            "rtmp-spark publish movie.flv rtmp://127.0.0.1/live/test",
+            "rtmp-spark publish synthetic:seconds=5 rtmp://127.0.0.1/live/test",
             "rtmp-spark publish movie.flv rtmp://127.0.0.1/live/test --fault CHUNK_SIZE_NOT_APPLIED",
         ),
     ),
