@@ -184,6 +184,8 @@ def _enhanced(type_id: int, payload: bytes, headers: list[_Header]) -> None:
     while True:
         stop = end
         if mode is not None:
+            if len(headers) == 256:
+                raise _bad(pos, "more tracks than there are track ids")
             if mode == _MANY_CODECS:
                 codec, pos = _fourcc(payload, pos), pos + 4
             track_id, pos = _byte(payload, pos), pos + 1

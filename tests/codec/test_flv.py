@@ -292,6 +292,13 @@ def test_ids_from_the_wire_cannot_fill_the_memory() -> None:
     assert reader.read(AUDIO, 0, 0, b"\xaf\x01\x21\x1b")[1] == []
 
 
+def test_a_message_holds_no_more_tracks_than_there_are_ids() -> None:
+    payload = b"\x96\x10av01" + bytes(4) * 10_000
+    tags, faults = flv.TagReader().read(VIDEO, 1, 0, payload)
+    assert len(tags) == 256
+    assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_TAG]
+
+
 def test_unseen_length_sizes_are_found_out() -> None:
     rng = random.Random(7)
     for size in (2, 3, 4):
