@@ -52,6 +52,7 @@ class RtmpDecoder:
         self._search_size = 0  # the chunk size known before the loss; 0 when the recording starts here
         self._search_why = "the recording starts inside the stream"
         self._tried = 0
+        self._lost_at = -1  # where sync was lost last
         self._damaged = 0  # bytes still to come of a handshake part that lost some
         self._bridge: list[int] = []  # csid, wire bytes to its end, payload bytes to the next mark, mark bytes, lost
         if phase == "midstream":
@@ -144,7 +145,10 @@ class RtmpDecoder:
                     for cs in self._unfinished():
                         chunks.close_partial(cs, TRUNCATED, self._base + pos, out)
                     self._enter_search(why, self._certain_size(), self._base + pos)
-                    self._tried = -1  # the byte at fault is no boundary
+                    again = self._lost_at == self._base + pos
+                    self._lost_at = self._base + pos
+                    if again:  # the guess of last time led back here
+                        pos += 1
                     continue
                 self._need = chunks.need
                 break
@@ -333,9 +337,7 @@ class RtmpDecoder:
 
     def _search(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> int:
         """Returns where to go on, or -1 to wait for more."""
-        skip = 0
-        if self._tried < 0:
-            skip = 1
+        skip = int(self._base + pos == self._lost_at)  # no header with a length made us lose sync
         available = len(buf) - pos
         for window in SEARCH_WINDOWS:
             if window <= self._tried:
@@ -345,7 +347,7 @@ class RtmpDecoder:
             found = self._boundary(buf[pos : pos + window], skip, False, out, pos)
             if found >= 0:
                 return found
-            self._tried = window if not skip else self._tried
+            self._tried = window
             if window == SEARCH_WINDOWS[-1]:
                 self._tried = 0
                 return pos + window - SEARCH_KEEP
@@ -444,7 +446,7 @@ class RtmpDecoder:
 
 
 _DECODER_FIELDS = (
-    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_damaged",
+    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_lost_at", "_damaged",
     "_bridge",
 )  # fmt: skip
 _CHUNKS_FIELDS = ("chunk_size", "size_floor", "old_size", "dialect", "held", "high", "inferred")

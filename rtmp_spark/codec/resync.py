@@ -96,10 +96,12 @@ def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> li
 
 
 def find(
-    buf: bytes, start: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
+    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
 ) -> Sync | None:
-    """The first boundary at or after `start` that verifies. `chunk_size` is 0 when it is not known."""
-    anchors = _anchors(buf, start)
+    """The first boundary that verifies. `chunk_size` is 0 when it is not known.
+
+    The first `skip` bytes are no header with a length; they may be one without."""
+    anchors = _anchors(buf, skip)
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
     for size in (chunk_size, 0) if chunk_size else (0,):
@@ -107,7 +109,7 @@ def find(
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits < need:
                 continue
-            return _back(buf, start, anchor, anchors, walk, heads)
+            return _back(buf, anchor, anchors, walk, heads)
     return None
 
 
@@ -122,7 +124,7 @@ def _anchors(buf: bytes, start: int) -> list[int]:
         return found
     short: Counter[int] = Counter(buf[pos] for pos in found if buf[pos] & 63 >= 2)
     long: Counter[int] = Counter(buf[pos] for pos in inner)
-    usual = {byte for byte, count in long.items() if 2 * count > short[byte]}
+    usual = {byte for byte, count in long.items() if count > 2 and 2 * count > short[byte]}
     drop = {pos for pos in inner if buf[pos] in usual}
     drop |= {pos - step for pos in inner - drop for step in (1, 2) if buf[pos - step] & 63 == step - 1}
     return [pos for pos in found if pos not in drop]
@@ -245,20 +247,20 @@ class _Chain:
         self.final = final
 
     def walk(
-        self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6, stale: bool = True
-    ) -> _Walk | None:
+        self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6,
+        doubt: frozenset[int] | None = None,
+    ) -> _Walk | None:  # fmt: skip
         """Follow the chain from `pos`. None when it breaks; what was gathered when it cannot be followed further.
 
-        `size` 0 means that the chunk size is unknown, but at least `floor`; `stale` that `known` is from before a
-        loss, so that its lengths may have changed."""
+        `size` 0 means that the chunk size is unknown, but at least `floor`; `doubt` names the csids whose heads are
+        from before a loss, so that their lengths may have changed (None: all)."""
         buf, end = self.buf, len(self.buf)
         heads: dict[int, Head] = dict(known)
-        doubtful = set(known) if stale else set()
+        doubtful = set(known if doubt is None else doubt)
         rest: dict[int, int] = {}
         ext: dict[int, int] = {}
         marks: dict[int, set[bytes]] = {}
         bits = 0
-        fallback: _Walk | None = None  # the chain up to the first use of a doubtful length
         while bits < ENOUGH_BITS:
             header = _header(buf, pos, heads)
             if header is None:
@@ -270,14 +272,17 @@ class _Chain:
                 if csid in ext and not self.dialect_absent and int.from_bytes(buf[data : data + 4], "big") == ext[csid]:
                     data += 4
             elif left:
-                return fallback  # a header inside an unfinished message
+                return None  # a header inside an unfinished message
             else:
-                if fmt >= 2 and csid in doubtful and fallback is None:
-                    fallback = _Walk(bits, size, floor, heads.copy(), marks)
+                if fmt >= 2 and csid in doubtful and not any(rest.values()):
+                    trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}))
+                    if trusting is not None and trusting.bits >= GUESS_BITS:
+                        return _join(bits, marks, trusting)
+                    length = type_id = -1
                 if fmt == 3 and csid in ext and not self.dialect_absent:
                     data += 4
                 if length < 0:
-                    onward = self._guess(data, csid, type_id, size, floor, heads, guesses) if guesses else None
+                    onward = self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
                     if onward is None:
                         break  # it cannot be followed, but need not be wrong
                     return _join(bits, marks, onward)
@@ -285,7 +290,7 @@ class _Chain:
                 head = buf[data : data + 24]
                 inside = payload_bits(type_id, length, head)
                 if worth < 0 or inside < 0:
-                    return fallback
+                    return None
                 bits += worth + inside
                 heads[csid] = Head(length, type_id, stream_id)
                 if fmt < 2:
@@ -297,8 +302,8 @@ class _Chain:
                     marks.setdefault(csid, set()).add(head[:3])
                 left = length
                 if not size and left > floor:
-                    onward = self._branch(data, csid, length, floor, heads, guesses)
-                    return fallback if onward is None else _join(bits, marks, onward)
+                    onward = self._branch(data, csid, length, floor, heads, guesses, doubtful)
+                    return None if onward is None else _join(bits, marks, onward)
             count = min(size or MAX_SIZE, left)
             rest[csid] = left - count
             pos = data + count
@@ -309,7 +314,7 @@ class _Chain:
         return _Walk(bits, size, floor, heads, marks)
 
     def _branch(
-        self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int
+        self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int, doubtful: set[int]
     ) -> _Walk | None:
         """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
         best: _Walk | None = None
@@ -319,7 +324,7 @@ class _Chain:
             cuts = (length - 1) // size if size else 0
             stop = data + length + cuts
             if stop <= end:
-                onward = self.walk(stop, size, heads, floor=0 if size else length, guesses=guesses, stale=False)
+                onward = self.walk(stop, size, heads, 0 if size else length, guesses, frozenset(doubtful))
             else:  # not seen whole: an uncut message proves nothing about the size
                 cuts = (end - data) // (size + 1) if size else 0
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
@@ -328,8 +333,9 @@ class _Chain:
         return best
 
     def _guess(
-        self, data: int, csid: int, type_id: int, size: int, floor: int, heads: dict[int, Head], guesses: int
-    ) -> _Walk | None:
+        self, data: int, csid: int, type_id: int, size: int, floor: int, heads: dict[int, Head], guesses: int,
+        doubtful: set[int],
+    ) -> _Walk | None:  # fmt: skip
         """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
         buf = self.buf
         if type_id < 0:
@@ -343,7 +349,9 @@ class _Chain:
                 length -= (length - 1) // (size + 1)
                 if buf[data + size : stop : size + 1].count(0xC0 | csid) != (length - 1) // size:
                     continue
-            onward = self.walk(stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, stale=False)
+            onward = self.walk(
+                stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, frozenset(doubtful - {csid})
+            )
             if onward is None or csid not in onward.marks:  # it must come again to be believed
                 continue
             if best is None or onward.bits - GUESS_BITS > best.bits:
@@ -389,7 +397,7 @@ def _type_by_content(head: bytes) -> int:
 # -- backward ----------------------------------------------------------------------------------------------------
 
 
-def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
+def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
     size = walk.size or MAX_SIZE
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
@@ -398,7 +406,7 @@ def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, know
     earlier = [anchor for anchor in anchors if anchor < at]
     position = at
     while True:
-        step = _before(buf, start, position, size, earlier, lengths, types, walk.marks, heads)
+        step = _before(buf, position, size, earlier, lengths, types, walk.marks, heads)
         if step is None:
             break
         position, header = step
@@ -415,7 +423,7 @@ def _back(buf: bytes, start: int, at: int, anchors: list[int], walk: _Walk, know
 
 
 def _before(
-    buf: bytes, start: int, stop: int, size: int, anchors: list[int], lengths: dict[int, int],
+    buf: bytes, stop: int, size: int, anchors: list[int], lengths: dict[int, int],
     types: dict[int, Head], marks: dict[int, set[bytes]], heads: dict[int, Head],
 ) -> tuple[int, _Header] | None:  # fmt: skip
     for anchor in reversed(anchors):
@@ -430,23 +438,23 @@ def _before(
         if csid in types and csid < 64 and length >= 0:
             for fmt in (3, 2):
                 pos = stop - length - max(length - 1, 0) // size - 1 - HEADER_BYTES[fmt]
-                found = _compact(buf, start, pos, stop, fmt, csid, size, types[csid], marks)
+                found = _compact(buf, pos, stop, fmt, csid, size, types[csid], marks)
                 if found is not None and found[0] >= 16:
                     return found[1:]
     for csid, head in types.items():
         if csid < 64 and csid not in lengths and marks.get(csid):
-            for pos in _candidates(buf, max(start, stop - BACK_BYTES), stop, csid):
-                found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, head, marks)
+            for pos in _candidates(buf, max(0, stop - BACK_BYTES), stop, csid):
+                found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, head, marks)
                 if found is not None and found[0] >= 30:
                     return found[1:]
                 if found is not None and found[0] >= 16:
                     break  # it may well begin here: do not swallow it with what stands before
-    for match in reversed(list(_NAMED.finditer(buf, max(start, stop - BACK_BYTES), stop))):
+    for match in reversed(list(_NAMED.finditer(buf, max(0, stop - BACK_BYTES), stop))):
         pos = match.start()
         csid = buf[pos] & 63
         if csid not in types:
             type_id = _type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
-            found = _compact(buf, start, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
+            found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
             if found is not None and found[0] >= 30:
                 types[csid] = Head(found[2].length, type_id, 1)
                 return found[1:]
@@ -472,11 +480,11 @@ def _spans(buf: bytes, header: _Header, stop: int, size: int) -> bool:
 
 
 def _compact(
-    buf: bytes, start: int, pos: int, stop: int, fmt: int, csid: int, size: int, head: Head,
+    buf: bytes, pos: int, stop: int, fmt: int, csid: int, size: int, head: Head,
     marks: dict[int, set[bytes]],
 ) -> tuple[int, int, _Header] | None:  # fmt: skip
     """A message with a header of fmt 2 or 3 from `pos` to `stop`: how loudly its bytes say so, and the message."""
-    if pos < start or buf[pos] != (fmt << 6 | csid):
+    if pos < 0 or buf[pos] != (fmt << 6 | csid):
         return None
     data = pos + 1 + HEADER_BYTES[fmt]
     if data > stop:
