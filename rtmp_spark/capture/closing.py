@@ -113,7 +113,13 @@ def _reset(ending: Ending, session: Session) -> list[Finding]:
     )
     return [
         Finding(
-            ViolationCode.TCP_RESET, detail, None, ending.closed_by, direction, frame=ending.frame_last, ts=ending.ts_end
+            ViolationCode.TCP_RESET,
+            detail,
+            None,
+            ending.closed_by,
+            direction,
+            frame=ending.frame_last,
+            ts=ending.ts_end,
         )
     ]
 
@@ -152,7 +158,5 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
         if cause == "refused" or (ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US):
             continue
         detail = f"{name} got no answer in {waited / 1e6:.1f} s"
-        found.append(
-            Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts)
-        )
+        found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))
     return found

@@ -61,7 +61,8 @@ class Settings:
     keep_payloads: bool = False
     rules: Sequence[RuleFactory] = ()
     catalogue: Catalogue = plain_entry
-    hook: Callable[[Conversation, int], MessageHook | None] | None = None
+    hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
+    closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
     uid: str | None = None
     host: str | None = None
     port: int | None = None
@@ -422,6 +423,8 @@ class Conversation:
             self.refusal = "filtered"
             return False
         self._finish_rows(sink, ending)
+        if self._settings.closed is not None:
+            self._settings.closed(self)
         return True
 
     def _ending(self) -> Ending:

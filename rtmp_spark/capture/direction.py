@@ -28,7 +28,7 @@ from rtmp_spark.capture.facts import (
 )
 from rtmp_spark.capture.tcp import Conflict, Gap, Run
 from rtmp_spark.codec.amf import to_json
-from rtmp_spark.codec.command import parse_command, parse_shared_object
+from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Synchronised, Violation
@@ -40,8 +40,6 @@ from rtmp_spark.codec.message import (
     AUDIO,
     COMMAND_AMF0,
     DATA_AMF3,
-    SHARED_OBJECT_AMF0,
-    SHARED_OBJECT_AMF3,
     TYPE_NAMES,
     VIDEO,
     parse_aggregate,
@@ -135,9 +133,7 @@ class DirectionDecoder:
     def receive_gap(self, gap: Gap) -> None:
         self._places.raise_to(gap.frame)
         ts = gap.ts_ns // 1000
-        self.facts.notable.append(
-            GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut)
-        )
+        self.facts.notable.append(GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut))
         if self._base >= 0:
             self._tags.receive_gap()
             self._take(self._decoder.receive_gap(gap.length))
@@ -300,9 +296,7 @@ class DirectionDecoder:
         part_no = 0
         for part in aggregate.parts:
             if part.type_id == AUDIO or part.type_id == VIDEO:
-                part_no = self._media(
-                    event, part.type_id, msg_no, part_no, part.timestamp, part.payload, at, frame, ts
-                )
+                part_no = self._media(event, part.type_id, msg_no, part_no, part.timestamp, part.payload, at, frame, ts)
         for code, _, detail in aggregate.violations:
             self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
 
@@ -317,25 +311,17 @@ class DirectionDecoder:
             second[6] = control.value
 
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        type_id = event.type_id
-        shared = type_id == SHARED_OBJECT_AMF0 or type_id == SHARED_OBJECT_AMF3
-        name: str | None
-        transaction_id: float | None = None
-        if shared:
-            found = parse_shared_object(type_id, event.payload, self._limits)
-            name, args, amf_version = found.name, found.to_json(), found.amf_version
-            violations = found.violations
-        else:
-            command = parse_command(type_id, event.payload, self._limits)
-            name, amf_version = command.name, command.amf_version
-            transaction_id = command.transaction_id
-            args = [to_json(value) for value in command.args]
-            violations = command.violations
+        command = parse_command(event.type_id, event.payload, self._limits)
+        name = command.name or None
+        args = [to_json(value) for value in command.args]
         self.facts.notable.append(
-            CommandFact(at, msg_no, ts, frame, event.stream_id, type_id, name, transaction_id, amf_version, args)
-        )
+            CommandFact(
+                at, msg_no, ts, frame, event.stream_id, event.type_id, name, command.transaction_id,
+                command.amf_version, args,
+            )
+        )  # fmt: skip
         if event.status == COMPLETE:
-            for code, _, detail in violations:
+            for code, _, detail in command.violations:
                 self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
         if name == "deleteStream" or name == "closeStream":
             closed = args[1] if name == "deleteStream" and len(args) > 1 else event.stream_id

@@ -110,7 +110,7 @@ class Recording:
         self.connections = 0
         self.refusals: dict[str, int] = {}
         self._reassembler = Reassembler(self.settings.limits)
-        self._dissector = Dissector(self.settings.limits)
+        self._dissector = Dissector()
         self._told: set[tuple[ViolationCode, str]] = set()
         self._open: dict[int, Conversation] = {}
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
@@ -206,8 +206,8 @@ class Recording:
             column.tolist()
             for column in (
                 found.connection, found.direction, found.second, found.packets, found.bytes,
-                found.retransmitted_bytes, found.gap_bytes, found.zero_window_ms, found.window_min,
-                found.in_flight_max, found.rtt_sum_ms, found.rtt_samples,
+                found.retransmitted_bytes, found.gap_bytes, found.zero_window_ns, found.window_min,
+                found.in_flight_max, found.rtt_sum_ns, found.rtt_samples,
             )
         ]  # fmt: skip
         for number, direction, second, *values in zip(*columns):

@@ -22,11 +22,14 @@ Batch = tuple[str, pa.RecordBatch]
 BATCH_ROWS = 8192
 HELD_BYTES = 32 << 20
 _CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
+_KNOWS_ITS_ID = "captures"
 
 
 def _waiting_schema(table: str) -> pa.Schema:
     """The table's schema with file numbers where capture ids will stand."""
     fields = []
+    if table == _KNOWS_ITS_ID:
+        return schema.arrow_schema(table)
     for field in schema.arrow_schema(table):
         if field.name in _CAPTURE_COLUMNS:
             kind = pa.list_(pa.int32()) if pa.types.is_list(field.type) else pa.int32()
@@ -40,7 +43,7 @@ class TableRows:
 
     def __init__(self, table: str) -> None:
         self.table = table
-        self.names_captures = bool(_CAPTURE_COLUMNS & set(schema.column_names(table)))
+        self.names_captures = table != _KNOWS_ITS_ID and bool(_CAPTURE_COLUMNS & set(schema.column_names(table)))
         self._schema = _waiting_schema(table)
         self._grouped = table in schema.MESSAGE_TABLES
         self._rows: list[Row] = []

@@ -11,8 +11,8 @@ from typing import Any
 from rtmp_spark.capture.facts import Row
 
 SETTLED_SECONDS = 300  # behind the newest packet a second counts as final
-# packets, bytes, retransmitted, gap, zero window ms, least window, most in flight, rtt sum, rtt samples
-_EMPTY_TCP = (0, 0, 0, 0, 0.0, -1, -1, 0.0, 0)
+# packets, bytes, retransmitted, gap, zero window ns, least window, most in flight, rtt sum ns, rtt samples
+_EMPTY_TCP = (0, 0, 0, 0, 0, -1, -1, 0, 0)
 # audio bytes, video bytes, frames, key frames, first dts, last dts, acknowledgement
 _EMPTY_MEDIA = (0, 0, 0, 0, None, None, None)
 
@@ -58,10 +58,10 @@ class Seconds:
         for second in chosen:
             tcp = self._tcp.pop(second, _EMPTY_TCP)
             media = self._media.pop(second, _EMPTY_MEDIA)
-            rtt = tcp[7] / tcp[8] if tcp[8] else None
+            rtt = tcp[7] / tcp[8] / 1e6 if tcp[8] else None
             rows.append(
                 (
-                    uid, direction, second * 1_000_000, *tcp[:4], float(tcp[4]), None if tcp[5] < 0 else tcp[5],
+                    uid, direction, second * 1_000_000, *tcp[:4], tcp[4] / 1e6, None if tcp[5] < 0 else tcp[5],
                     None if tcp[6] < 0 else tcp[6], rtt, *media,
                 )
             )  # fmt: skip

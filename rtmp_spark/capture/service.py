@@ -21,7 +21,20 @@ INGEST_NAMES = (
 )  # fmt: skip
 
 PREFIX_BYTES = 2 * PACKET_SIZE + 1 + 16  # a whole side of the handshake and the first chunk header behind it
-_HTTP_WORDS = (b"GET ", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"DELE", b"CONN", b"TRAC", b"PATC", b"PRI ", b"RTSP", b"SSH-")
+_HTTP_WORDS = (
+    b"GET ",
+    b"HEAD",
+    b"PUT ",
+    b"HTTP",
+    b"OPTI",
+    b"DELE",
+    b"CONN",
+    b"TRAC",
+    b"PATC",
+    b"PRI ",
+    b"RTSP",
+    b"SSH-",
+)
 _TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
 
 

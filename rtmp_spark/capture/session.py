@@ -200,7 +200,9 @@ class Session:
 
     @property
     def encrypted(self) -> bool:
-        return any(part.get(0, b"\x03")[:1] and part[0][0] in RTMPE_VERSIONS for part in self.parts.values() if 0 in part)
+        return any(
+            part.get(0, b"\x03")[:1] and part[0][0] in RTMPE_VERSIONS for part in self.parts.values() if 0 in part
+        )
 
     # -- control, faults, gaps ------------------------------------------------------------------------------------
 
@@ -222,9 +224,7 @@ class Session:
         if fact.severity is Severity.ERROR and code.value.startswith("CHUNK_"):
             self.faults[direction] += 1
         self.found.append(
-            Finding(
-                code, fact.detail, fact.severity, at_fault, direction, None, fact.msg_no, fact.frame, fact.ts
-            )
+            Finding(code, fact.detail, fact.severity, at_fault, direction, None, fact.msg_no, fact.frame, fact.ts)
         )
 
     def _gap(self, direction: str, fact: GapFact) -> None:
@@ -232,7 +232,9 @@ class Session:
         if fact.cut:
             return  # CAPTURE_SNAPLEN tells it once for the file
         lost_by = CAPTURE if fact.acked else NETWORK
-        words = "the receiver acknowledged them, so the recorder lost them" if fact.acked else "nobody acknowledged them"
+        words = (
+            "the receiver acknowledged them, so the recorder lost them" if fact.acked else "nobody acknowledged them"
+        )
         self.found.append(
             Finding(
                 ViolationCode.TCP_GAP, f"{fact.length} bytes at offset {fact.offset} are in no packet: {words}", None,
@@ -366,14 +368,10 @@ class Session:
 
     def _no_response(self, asked: list[Any], detail: str) -> None:
         self.found.append(
-            Finding(
-                ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, asked[0], asked[3], asked[1]
-            )
+            Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, asked[0], asked[3], asked[1])
         )
 
-    def _refusal(
-        self, direction: str, fact: CommandFact, asked: list[Any] | None, code: Any, description: Any
-    ) -> None:
+    def _refusal(self, direction: str, fact: CommandFact, asked: list[Any] | None, code: Any, description: Any) -> None:
         self.refused = fact.ts
         told = " ".join(str(x) for x in (code, description) if x)
         told = self._redactor.text(told, self.known_secrets)
@@ -395,7 +393,9 @@ class Session:
     def unanswered(self) -> list[list[Any]]:
         """Commands that need an answer and have none: [msg_no, ts, name, frame]."""
         plain = [a for a in self._asked["c2s"].values() if a[2] in ("connect", "createStream")]
-        streams = [a for w in self._stream_asked.values() for a in w if not a[4] and a[2] in ("publish", "play", "play2")]
+        streams = [
+            a for w in self._stream_asked.values() for a in w if not a[4] and a[2] in ("publish", "play", "play2")
+        ]
         return sorted(plain + streams, key=lambda a: (a[1], a[0]))
 
     # -- state ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,198 @@
+"""`rtmp-spark extract`: a playable FLV of what was published or played, without Spark.
+
+The server's view of the stream: message bodies as they were sent, `@setDataFrame` stripped, timestamps as sent.
+Messages that lack bytes are left out and told. Tags go to temporary files as they are decoded, so that memory
+does not grow with the stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from rtmp_spark.capture.conversation import Conversation, Settings
+from rtmp_spark.capture.direction import MessageHook
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.codec import flv
+from rtmp_spark.codec.command import parse_command, without_set_data_frame
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.events import COMPLETE, MessageReceived
+from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, parse_aggregate
+from rtmp_spark.commands.recording_options import (
+    NO_RTMP,
+    add_filter_arguments,
+    add_path_argument,
+    check_paths,
+    exit_code,
+    make_settings,
+    tell_problems,
+)
+
+_BUFFER_BYTES = 1 << 20
+_LEFT_OUT_DATA = frozenset({"|RtmpSampleAccess", "@clearDataFrame", "onStatus"})  # for the peer, not of the stream
+
+
+class Stream(NamedTuple):
+    uid: str
+    stream_id: int
+    role: str
+    name: str | None
+    path: Path
+    tags: int
+    incomplete: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.uid}-{self.stream_id}-{self.role}.flv"
+
+
+class FlvTrack:
+    """The tags of one message stream in one direction, on their way to a temporary file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.audio = self.video = False
+        self.tags = self.incomplete = 0
+        self._buffer = bytearray()
+
+    def add(self, type_id: int, timestamp: int, payload: bytes) -> None:
+        if type_id == AUDIO or type_id == VIDEO:
+            if not payload:
+                return  # silence between two talks; a file has no use for it
+            self.audio |= type_id == AUDIO
+            self.video |= type_id == VIDEO
+            self.tags += 1
+        self._buffer += flv.dump_tag(type_id, timestamp & 0xFFFFFFFF, payload)
+        if len(self._buffer) > _BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        with self.path.open("ab") as file:
+            file.write(self._buffer)
+        self._buffer.clear()
+
+    def write_to(self, target: Path) -> None:
+        with target.open("wb") as out:
+            out.write(flv.header(self.audio, self.video))
+            with self.path.open("rb") as tags:
+                shutil.copyfileobj(tags, out)
+
+
+class Extraction:
+    """Collects the media of every connection; `streams` are those whose connection was RTMP and matches."""
+
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._tracks: dict[tuple[int, int, int], FlvTrack] = {}  # connection, direction, stream id
+        self.streams: list[tuple[Stream, FlvTrack]] = []
+        settings.hook = self._hook
+        settings.closed = self._closed
+
+    def _hook(self, conversation: Conversation, direction: int) -> MessageHook:
+        number = conversation.connection.number
+
+        def take(msg_no: int, event: MessageReceived, frame: int) -> None:
+            if event.type_id in (AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE):
+                key = (number, direction, event.stream_id)
+                track = self._tracks.get(key)
+                if track is None:
+                    path = self._directory / "-".join(map(str, key))
+                    track = self._tracks[key] = FlvTrack(path)
+                _add(track, event)
+
+        return take
+
+    def _closed(self, conversation: Conversation) -> None:
+        number = conversation.connection.number
+        redactor = self._settings.redactor
+        for key in [key for key in self._tracks if key[0] == number]:
+            track = self._tracks.pop(key)
+            role = "publish" if conversation.direction_name(key[1]) == "c2s" else "play"
+            names = [s.name for s in conversation.session.spans if s.stream_id == key[2] and s.role == role]
+            wanted = self._settings.stream
+            if not track.tags or (wanted is not None and not any(redactor.matches(wanted, name) for name in names)):
+                track.path.unlink(missing_ok=True)
+                continue
+            track.flush()
+            name = next((redactor.stream_name(n) for n in names if n is not None), None)
+            uid = conversation.uid or ""
+            self.streams.append((Stream(uid, key[2], role, name, track.path, track.tags, track.incomplete), track))
+
+
+def _add(track: FlvTrack, event: MessageReceived) -> None:
+    type_id, payload = event.type_id, event.payload
+    if event.status != COMPLETE:
+        track.incomplete += 1
+    elif type_id == AUDIO or type_id == VIDEO:
+        track.add(type_id, event.timestamp, payload)
+    elif type_id == AGGREGATE:
+        for part in parse_aggregate(payload, event.timestamp).parts:
+            if part.type_id in (AUDIO, VIDEO):
+                track.add(part.type_id, part.timestamp, part.payload)
+            elif part.type_id == DATA_AMF0:
+                _add_data(track, DATA_AMF0, part.timestamp, part.payload)
+    else:
+        _add_data(track, type_id, event.timestamp, payload)
+
+
+def _add_data(track: FlvTrack, type_id: int, timestamp: int, payload: bytes) -> None:
+    if type_id == DATA_AMF3:
+        if payload[:1] != b"\0":
+            return  # pure AMF3 has no place in a file
+        payload = payload[1:]
+    if parse_command(DATA_AMF0, payload).name in _LEFT_OUT_DATA:
+        return
+    track.add(DATA_AMF0, timestamp, without_set_data_frame(payload))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path_argument(parser)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE.flv", help="a file for one stream, or a directory (DIR/) for all"
+    )
+    add_filter_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    paths = check_paths(args.paths)
+    settings = make_settings(args)
+    target = Path(args.output)
+    into_directory = args.output.endswith("/") or target.is_dir()
+    place = target if into_directory else target.parent
+    if into_directory:
+        target.mkdir(parents=True, exist_ok=True)
+    elif not place.is_dir():
+        raise UserError(f"The directory {place} does not exist.", "Make it first, or end the name with /.")
+    with tempfile.TemporaryDirectory(prefix="rtmp-spark-") as scratch:
+        extraction = Extraction(Path(scratch), settings)
+        recording = Recording(paths, settings, ("connections",))
+        for _ in recording.batches():
+            pass
+        tell_problems(recording.files)
+        code = exit_code(recording, args)
+        found = sorted(extraction.streams, key=lambda pair: (pair[0].uid, pair[0].stream_id, pair[0].role))
+        if not found:
+            if not code:
+                print("rtmp-spark: there is RTMP in what was given, but no media.", file=sys.stderr)
+            return code or NO_RTMP
+        if into_directory:
+            for stream, track in found:
+                track.write_to(target / stream.file_name)
+                _tell(stream, str(target / stream.file_name))
+        elif len(found) > 1:
+            lines = "\n".join(f"  --uid {s.uid} --stream {s.name}  ({s.role}, {s.tags} tags)" for s, _ in found)
+            raise UserError(f"{len(found)} streams match:\n{lines}\n", "Choose one, or give a directory: -o DIR/")
+        else:
+            found[0][1].write_to(target)
+            _tell(found[0][0], args.output)
+        return code
+
+
+def _tell(stream: Stream, target: str) -> None:
+    left_out = f", {stream.incomplete} incomplete messages left out" if stream.incomplete else ""
+    print(f"{target}: {stream.role} {stream.name or '(name not recorded)'}, {stream.tags} tags{left_out}")

@@ -1,0 +1,59 @@
+"""`rtmp-spark inspect`: connections, messages and findings of captures, in the terminal, without Spark.
+
+One screen for a person; `--table` one table; `--json` JSON Lines with exactly the columns of the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rtmp_spark.commands.recording_options import (
+    add_filter_arguments,
+    add_path_argument,
+    check_paths,
+    exit_code,
+    make_settings,
+    tell_problems,
+)
+from rtmp_spark.codec.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path_argument(parser)
+    parser.add_argument("--table", metavar="NAME", help="print this table: messages, commands, findings, ...")
+    parser.add_argument("--json", action="store_true", help="JSON Lines, one row a line")
+    parser.add_argument("--keep-payloads", action="store_true", help="fill the table payloads")
+    add_filter_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from rtmp_spark.capture.recording import ALL_TABLES, Recording
+    from rtmp_spark.commands import inspect_output
+
+    settings = make_settings(args)
+    settings.keep_payloads = args.keep_payloads or args.table == "payloads"
+    tables = (*ALL_TABLES, "payloads") if settings.keep_payloads else ALL_TABLES
+    if args.table is not None:
+        if args.table not in (*ALL_TABLES, "payloads", "deliveries"):
+            raise UserError(f"There is no table {args.table}.", f"Choose one of {', '.join(ALL_TABLES)}.")
+        tables = (args.table,)
+    elif not args.json:
+        tables = inspect_output.SCREEN_TABLES
+    paths = check_paths(args.paths)
+    progress = inspect_output.progress_for(paths)
+    recording = Recording(paths, settings, tables, progress=progress)
+    batches = recording.batches()
+    if args.json:
+        inspect_output.print_json(batches, sys.stdout, with_table=args.table is None)
+    elif args.table is not None:
+        inspect_output.print_table(batches, sys.stdout)
+    else:
+        screen = inspect_output.Screen()
+        for table, batch in batches:
+            screen.add(table, batch)
+        progress.done()
+        screen.show(recording)
+    progress.done()
+    tell_problems(recording.files)
+    return exit_code(recording, args)

@@ -1,0 +1,354 @@
+"""How `inspect` shows tables: JSON Lines, plain columns, and the screen.
+
+Every string from the wire is shown without control characters; nothing here decodes or judges.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.capture.rows import Batch
+
+SCREEN_TABLES = ("captures", "connections", "handshakes", "messages", "commands", "streams", "findings")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_CELL_CHARS = 48
+
+
+# -- values -----------------------------------------------------------------------------------------------------
+
+
+def time_text(microseconds: int) -> str:
+    """2026-01-31T12:00:00.000000Z"""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    try:
+        when = time.gmtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return str(microseconds)
+    return f"{when[0]:04}-{when[1]:02}-{when[2]:02}T{when[3]:02}:{when[4]:02}:{when[5]:02}.{rest:06}Z"
+
+
+def _json_column(name: str, column: pa.Array) -> list[Any]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return [None if v is None else time_text(v) for v in column.cast(pa.int64()).to_pylist()]
+    values: list[Any] = column.to_pylist()
+    if name == "args":
+        return [None if v is None else json.loads(v) for v in values]
+    if pa.types.is_binary(kind):
+        return [None if v is None else v.hex() for v in values]
+    if pa.types.is_floating(kind):
+        return [None if v is None or v != v or v in (float("inf"), float("-inf")) else v for v in values]
+    return values
+
+
+def json_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    columns = [_json_column(name, column) for name, column in zip(names, batch.columns)]
+    for values in zip(*columns):
+        yield dict(zip(names, values))
+
+
+def print_json(batches: Iterable[Batch], out: TextIO, *, with_table: bool) -> None:
+    for table, batch in batches:
+        for row in json_rows(batch):
+            if with_table:
+                row = {"table": table, **row}
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        out.flush()
+
+
+def harmless(text: str) -> str:
+    """Text from the wire without control and direction characters."""
+    return "".join(
+        c if c.isprintable() and c not in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" else "."
+        for c in text
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, dict)):
+        value = json.dumps(value, ensure_ascii=False)
+    text = harmless(str(value))
+    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
+
+
+def print_table(batches: Iterable[Batch], out: TextIO) -> None:
+    """Aligned columns; those without any value in the first batch are left out."""
+    names: list[str] = []
+    widths: list[int] = []
+    for _, batch in batches:
+        rows = list(json_rows(batch))
+        if not rows:
+            continue
+        if not names:
+            names = [name for name in batch.schema.names if any(row[name] is not None for row in rows)]
+            widths = [max(len(name), *(len(_cell(row[name])) for row in rows)) for name in names]
+            out.write("  ".join(name.ljust(width) for name, width in zip(names, widths)).rstrip() + "\n")
+        for row in rows:
+            cells = (_cell(row[name]).ljust(width) for name, width in zip(names, widths))
+            out.write("  ".join(cells).rstrip() + "\n")
+        out.flush()
+
+
+# -- progress -----------------------------------------------------------------------------------------------------
+
+
+class ProgressLine:
+    """One line on the terminal for large input; silent elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._shown = False
+        self._before = 0
+        self._file = 0
+        self._last = 0
+        self._next = 0.0
+
+    def __call__(self, done: int, file_no: int) -> None:
+        if file_no != self._file:
+            self._before, self._file = self._before + self._last, file_no
+        self._last = done
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + 0.2
+        share = f" ({min((self._before + done) / self._total, 1):.0%})" if self._total else ""
+        sys.stderr.write(f"\r{(self._before + done) / 1e6:,.0f} MB read{share} ")
+        sys.stderr.flush()
+        self._shown = True
+
+    def done(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r" + " " * 40 + "\r")
+            self._shown = False
+
+
+class NoProgress(ProgressLine):
+    def __call__(self, done: int, file_no: int) -> None:
+        pass
+
+
+def progress_for(paths: list[str]) -> ProgressLine:
+    sizes = [Path(path).stat().st_size for path in paths if path != "-"]
+    large = not sizes or sum(sizes) > 32 << 20
+    if large and sys.stderr.isatty():
+        return ProgressLine(0 if any(path.endswith((".gz", ".zst")) for path in paths) else sum(sizes))
+    return NoProgress(0)
+
+
+# -- the screen -----------------------------------------------------------------------------------------------------
+
+_SHOWN_CONNECTIONS = 12
+_SHOWN_COMMANDS = 16
+_SHOWN_FINDINGS = 12
+_COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
+_VERDICTS = {"ok": "green", "degraded": "yellow", "failed": "bold red", "no_media": "yellow", "unknown": "dim"}
+_RANK = {"error": 0, "warning": 1, "info": 2}
+
+
+class Screen:
+    """What a person wants to read about a recording, collected from its tables."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SCREEN_TABLES}
+        self._commands: dict[str, list[dict[str, Any]]] = {}
+        self._types: dict[str, Counter[str]] = {}
+        self._messages = 0
+
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        if table == "messages":
+            self._messages += batch.num_rows
+            counted = pa.table([batch.column("uid"), batch.column("type_name")], ["uid", "type_name"])
+            grouped = counted.group_by(["uid", "type_name"]).aggregate([([], "count_all")]).to_pylist()
+            for row in grouped:
+                self._types.setdefault(row["uid"], Counter())[row["type_name"]] += row["count_all"]
+        elif table == "commands":
+            for row in json_rows(batch):
+                kept = self._commands.setdefault(row["uid"], [])
+                if len(kept) < 512:
+                    kept.append(row)
+        else:
+            self._rows[table].extend(json_rows(batch))
+
+    def show(self, recording: Recording) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.text import Text
+
+        width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
+        console = Console(width=width, highlight=False, soft_wrap=False)
+
+        def say(text: str, style: str = "", indent: int = 0) -> None:
+            line = Text(" " * indent + harmless(text), style=style)
+            console.print(line, overflow="ellipsis", no_wrap=True)
+
+        for capture in self._rows["captures"]:
+            say(self._capture_line(capture), "bold" if capture["status"] == "ok" else "bold yellow")
+            if capture["error_hint"]:
+                say(f"{capture['status']}: {capture['error_hint']}", "yellow", 2)
+        for finding in self._rows["findings"]:
+            if finding["uid"] is None:
+                self._finding(say, finding, 2)
+        connections = sorted(self._rows["connections"], key=lambda row: (row["ts_start"], row["uid"]))
+        for row in connections[:_SHOWN_CONNECTIONS]:
+            console.print()
+            self._connection(say, row)
+        if len(connections) > _SHOWN_CONNECTIONS:
+            console.print()
+            say(f"... and {len(connections) - _SHOWN_CONNECTIONS} more connections: --table connections lists them all")
+        console.print()
+        others = sum(n for why, n in recording.refusals.items() if why != "filtered")
+        tally = Counter(f["severity"] for f in self._rows["findings"])
+        counted = ", ".join(f"{tally[s]} {s}{'s' if tally[s] != 1 and s != 'info' else ''}" for s in _RANK if tally[s])
+        line = (
+            f"{len(connections)} RTMP connection{'' if len(connections) == 1 else 's'}, {self._messages} messages; "
+            f"findings: {counted or 'none'}; {others} other TCP connection{'' if others == 1 else 's'}"
+        )
+        console.print(escape(line), style="bold")
+
+    @staticmethod
+    def _capture_line(row: dict[str, Any]) -> str:
+        words = [row["path"], row["format"] or "unreadable"]
+        if row["compression"]:
+            words.append(row["compression"])
+        words.append(f"{row['packets']} packets")
+        if row["ts_first"] and row["ts_last"]:
+            words.append(f"{row['ts_first'][:19].replace('T', ' ')} UTC, {_span(row['ts_first'], row['ts_last'])}")
+        return ", ".join(words)
+
+    def _connection(self, say: Any, row: dict[str, Any]) -> None:
+        uid = row["uid"]
+        say(
+            f"{uid}  {_end(row['orig_h'], row['orig_p'])} -> {_end(row['resp_h'], row['resp_p'])}  {row['service']}"
+            f"{', joined in the middle' if row['midstream'] else ''}",
+            "bold cyan",
+        )
+        says = [f"{row['ts_start'][11:23]} for {_span(row['ts_start'], row['ts_end'])}"]
+        says.append(f"{_bytes(row['delivered_bytes_c2s'])} up, {_bytes(row['delivered_bytes_s2c'])} down")
+        if row["app"]:
+            says.append(f"app {row['app']}")
+        for word in ("flash_ver", "server_ver"):
+            if row[word]:
+                says.append(row[word])
+        closed = {"open": "still open at the end"}.get(
+            row["close_kind"], f"closed by {row['closed_by']} ({row['close_kind']})"
+        )
+        says.append(f"{closed}: {row['close_cause'].replace('_', ' ')}")
+        say("; ".join(says), "", 2)
+        lost = row["missed_bytes_c2s"] + row["missed_bytes_s2c"]
+        if lost or row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]:
+            again = row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]
+            say(f"TCP: {_bytes(lost)} missing, {_bytes(again)} sent again", "", 2)
+        for stream in self._rows["streams"]:
+            if stream["uid"] == uid:
+                say(_stream_line(stream), _VERDICTS[stream["verdict"]], 2)
+        types = self._types.get(uid)
+        if types:
+            say("messages: " + ", ".join(f"{name} {count}" for name, count in types.most_common()), "dim", 2)
+        self._ladder(say, uid, row["ts_start"])
+        findings = sorted(
+            (f for f in self._rows["findings"] if f["uid"] == uid),
+            key=lambda f: (_RANK[f["severity"]], f["frame"] or 0),
+        )
+        for finding in findings[:_SHOWN_FINDINGS]:
+            self._finding(say, finding, 2)
+        if len(findings) > _SHOWN_FINDINGS:
+            say(f"... and {len(findings) - _SHOWN_FINDINGS} more findings", "dim", 2)
+
+    def _ladder(self, say: Any, uid: str, start: str) -> None:
+        commands = sorted(self._commands.get(uid, []), key=lambda row: (row["ts"], row["frame"], row["msg_no"]))
+        for row in commands[:_SHOWN_COMMANDS]:
+            arrow = "->" if row["direction"] == "c2s" else "<-"
+            words = f"{_seconds(start, row['ts']):9.3f} s  {arrow} {row['name'] or '?'}"
+            if row["stream_id"]:
+                words += f" [{row['stream_id']}]"
+            if row["code"]:
+                words += f" {row['code']}"
+            else:
+                words += _brief(row["args"])
+            if row["description"]:
+                words += f' "{row["description"]}"'
+            if row["response_ms"] is not None:
+                words += f"  ({row['response_ms']:.0f} ms)"
+            say(words, "red" if row["level"] == "error" or row["name"] == "_error" else "", 4)
+        if len(commands) > _SHOWN_COMMANDS:
+            say(f"... and {len(commands) - _SHOWN_COMMANDS} more: --table commands --uid {uid}", "dim", 4)
+
+    @staticmethod
+    def _finding(say: Any, row: dict[str, Any], indent: int) -> None:
+        place = f" at frame {row['frame']}" if row["frame"] else ""
+        times = f" x{row['count']}" if row["count"] > 1 else ""
+        fault = f" [{row['at_fault']}]" if row["at_fault"] else ""
+        say(
+            f"{row['severity']:<7} {row['rule_id']}{times}{place}{fault}: {row['detail']}",
+            _COLOURS[row["severity"]],
+            indent,
+        )
+
+
+def _stream_line(row: dict[str, Any]) -> str:
+    words = [f"{row['role']} {row['name'] or '(name not recorded)'} [{row['stream_id']}]"]
+    if row["video_codec"]:
+        size = f" {row['width']}x{row['height']}" if row["width"] else ""
+        words.append(f"{row['video_codec']}{size}, {row['video_messages']} messages")
+    if row["audio_codec"]:
+        rate = f" {row['sample_rate']} Hz" if row["sample_rate"] else ""
+        words.append(f"{row['audio_codec']}{rate}, {row['audio_messages']} messages")
+    seconds = _seconds(row["ts_start"], row["ts_end"])
+    if seconds > 1 and row["media_bytes"]:
+        words.append(f"{row['media_bytes'] * 8 / seconds / 1000:.0f} kb/s")
+    if row["attempt_no"] > 1:
+        words.append(f"attempt {row['attempt_no']}")
+    words.append(row["verdict"] + (f" ({row['verdict_text']})" if row["verdict_text"] else ""))
+    return "; ".join(words)
+
+
+def _brief(args: list[Any]) -> str:
+    """The arguments that tell something: strings and numbers, and the app of connect."""
+    shown = []
+    for value in args[:4]:
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            shown.append(str(value)[:60])
+        elif isinstance(value, dict) and "app" in value:
+            shown.append(f"app={str(value['app'])[:60]}")
+    return (" " + ", ".join(shown)) if shown else ""
+
+
+def _end(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _seconds(start: str, end: str) -> float:
+    first, last = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end))
+    return (last - first).total_seconds()
+
+
+def _span(start: str, end: str) -> str:
+    seconds = _seconds(start, end)
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,104 @@
+"""The arguments that every command shares which reads captures without Spark, and the words for what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from rtmp_spark.capture.conversation import Settings
+from rtmp_spark.capture.recording import CaptureFile, Recording
+from rtmp_spark.capture.redact import Redactor, load_key
+from rtmp_spark.codec.errors import UserError
+
+USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
+
+
+def add_path_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", nargs="+", metavar="FILE", help="pcap or pcapng, plain, gzip or zstd; - is standard input"
+    )
+
+
+def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("which connections")
+    group.add_argument("--uid", help="the connection with this uid")
+    group.add_argument("--host", metavar="ADDRESS", help="connections from or to this address")
+    group.add_argument("--port", type=int, metavar="N", help="connections from or to this port")
+    group.add_argument("--stream", metavar="NAME", help="connections with this stream, by its name or the hash of it")
+    group.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
+    group.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
+    parser.add_argument("--sensor", default="", metavar="NAME", help="where the capture was recorded; part of the uid")
+    parser.add_argument(
+        "--keep-secrets", action="store_true", help="show stream keys, tokens and passwords as they are"
+    )
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 (UTC unless it says otherwise) or seconds since the epoch, as microseconds."""
+    try:
+        return int(float(text) * 1_000_000)
+    except ValueError:
+        pass
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-01-31T12:00:00") from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=timezone.utc)
+    return int(when.timestamp() * 1_000_000)
+
+
+def make_settings(args: argparse.Namespace) -> Settings:
+    return Settings(
+        sensor=args.sensor,
+        redactor=Redactor(None if args.keep_secrets else load_key()),
+        uid=args.uid,
+        host=args.host,
+        port=args.port,
+        stream=args.stream,
+        since=args.since,
+        until=args.until,
+    )
+
+
+def check_paths(paths: list[str]) -> list[str]:
+    """The paths, each a file that can be read; else one sentence about the first that is not."""
+    for path in paths:
+        if path == "-":
+            if len(paths) > 1:
+                raise UserError("Standard input cannot be one of several files.", "Give - alone.")
+            continue
+        if Path(path).is_dir():
+            raise UserError(f"{path} is a directory.", f"Name its files: {path.rstrip('/')}/*.pcap")
+        if not Path(path).exists():
+            raise UserError(f"{path} does not exist.", "Check the path.")
+        if not os.access(path, os.R_OK):
+            raise UserError(f"{path} cannot be read.", "Check its permissions.")
+    return paths
+
+
+def tell_problems(files: list[CaptureFile]) -> None:
+    for file in files:
+        if file.status == "failed":
+            print(f"rtmp-spark: {file.path}: {file.error_hint}.", file=sys.stderr)
+        elif file.status == "partial":
+            print(f"rtmp-spark: {file.path} is damaged: {file.error_hint}.", file=sys.stderr)
+
+
+def exit_code(recording: Recording, args: argparse.Namespace) -> int:
+    """The code of tables.md for a recording that was read: what a person asked for that is not there counts first."""
+    if not recording.connections:
+        for word, wanted in (("connection", args.uid), ("stream", args.stream)):
+            if wanted is not None and recording.refusals.get("filtered"):
+                raise UserError(
+                    f"There is no {word} {wanted} in what was given.", "`rtmp-spark inspect` without it lists them."
+                )
+    if any(file.status == "failed" for file in recording.files):
+        return FILE_FAILED
+    if not recording.connections:
+        print("rtmp-spark: no RTMP in what was given.", file=sys.stderr)
+        return NO_RTMP
+    return 0

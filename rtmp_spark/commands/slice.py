@@ -1,0 +1,127 @@
+"""`rtmp-spark slice`: the packets of one connection, for Wireshark, with the findings as packet comments.
+
+The captures are read twice: once to find the connection and its findings, once to copy its packets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from rtmp_spark import __version__
+from rtmp_spark.capture.conversation import Conversation
+from rtmp_spark.capture.facts import FRAME_BITS
+from rtmp_spark.capture.files import open_capture
+from rtmp_spark.capture.packet import Dissector
+from rtmp_spark.capture.pcapng_writer import PcapngWriter
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.codec.errors import CaptureError, UserError
+from rtmp_spark.commands.recording_options import (
+    add_filter_arguments,
+    add_path_argument,
+    check_paths,
+    exit_code,
+    make_settings,
+    tell_problems,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path_argument(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.pcapng", help="where to write the packets")
+    add_filter_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    paths = check_paths(args.paths)
+    if "-" in paths:
+        raise UserError("A slice reads its captures twice, and standard input comes once.", "Save it to a file first.")
+    target = Path(args.output)
+    if not target.parent.is_dir():
+        raise UserError(f"The directory {target.parent} does not exist.", "Make it first.")
+    if any(target.exists() and target.samefile(path) for path in paths):
+        raise UserError(f"{target} is one of the captures to read.", "Choose another name for the slice.")
+    found: list[Conversation] = []
+    settings = make_settings(args)
+    settings.closed = found.append
+    recording = Recording(paths, settings, ("findings", "captures"))
+    findings = [row for table, batch in recording.batches() if table == "findings" for row in batch.to_pylist()]
+    tell_problems(recording.files)
+    code = exit_code(recording, args)
+    if not found:
+        return code
+    if len(found) > 1:
+        lines = "\n".join(f"  --uid {c.uid}  {_ends(c)}" for c in found)
+        raise UserError(f"{len(found)} connections match:\n{lines}\n", "Choose one with --uid.")
+    numbers = {file.capture_id: number for number, file in enumerate(recording.files)}
+    comments: dict[int, list[str]] = {}
+    general: list[str] = []
+    for row in findings:
+        text = f"{row['severity']} {row['rule_id']}: {row['detail']}"
+        if row["frame"] and row["capture_id"] in numbers and row["uid"] is not None:
+            comments.setdefault(numbers[row["capture_id"]] << FRAME_BITS | row["frame"], []).append(text)
+        else:
+            general.append(text)
+    with target.open("wb") as file:
+        count = _copy(recording, found[0], file, comments, general)
+    print(f"{args.output}: {count} packets of {found[0].uid}")
+    return code
+
+
+def _ends(conversation: Conversation) -> str:
+    a, b = conversation.connection.a, conversation.connection.b
+    return f"{a[0]}:{a[1]} - {b[0]}:{b[1]}"
+
+
+def _copy(
+    recording: Recording, conversation: Conversation, file: BinaryIO, comments: dict[int, list[str]], general: list[str]
+) -> int:
+    import numpy as np
+
+    connection = conversation.connection
+    ends = [_packed(*connection.a), _packed(*connection.b)]
+    writer = PcapngWriter(file, f"rtmp-spark {__version__}", [f"connection {conversation.uid}", *general])
+    dissector = Dissector()
+    count = 0
+    for number, source in enumerate(recording.files):
+        if not connection.frame_first >> FRAME_BITS <= number <= connection.frame_last >> FRAME_BITS:
+            continue
+        try:
+            capture = open_capture(source.path)
+        except (CaptureError, OSError):
+            print(f"rtmp-spark: {source.path} changed while it was read.", file=sys.stderr)
+            continue
+        with capture:
+            for block in capture:
+                segments = dissector.segments(block)
+                own = np.zeros(len(segments), bool)
+                for (host, port), (peer, peer_port) in (ends, ends[::-1]):
+                    own |= (
+                        (segments.sport == port)
+                        & (segments.dport == peer_port)
+                        & (segments.src == host).all(axis=1)
+                        & (segments.dst == peer).all(axis=1)
+                    )
+                frames = segments.frame[own] | number << FRAME_BITS
+                frames = frames[(frames >= connection.frame_first) & (frames <= connection.frame_last)]
+                wanted = np.isin(block.frame | number << FRAME_BITS, frames)
+                for index in np.flatnonzero(wanted).tolist():
+                    at = number << FRAME_BITS | int(block.frame[index])
+                    writer.write(
+                        int(block.ts_ns[index]), block.packet(index), int(block.origlen[index]),
+                        int(block.link_type[index]), comments.get(at),
+                    )  # fmt: skip
+                    count += 1
+    return count
+
+
+def _packed(host: str, port: int) -> tuple[object, int]:
+    from ipaddress import ip_address
+
+    import numpy as np
+
+    address = ip_address(host)
+    packed = address.packed if address.version == 6 else b"\0" * 10 + b"\xff\xff" + address.packed
+    return np.frombuffer(packed, np.uint8), port
