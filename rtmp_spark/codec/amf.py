@@ -45,8 +45,8 @@ class AmfObject:
     __slots__ = ("pairs",)
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, pairs: list[tuple[Text, Value]] | None = None) -> None:
-        self.pairs: list[tuple[Text, Value]] = [] if pairs is None else pairs
+    def __init__(self, pairs: Iterable[tuple[Text, Value]] | None = None) -> None:
+        self.pairs: list[tuple[Text, Value]] = [] if pairs is None else list(pairs)
 
     def get(self, name: str, default: Value = None) -> Value:
         for key, value in reversed(self.pairs):
@@ -82,7 +82,7 @@ class EcmaArray(AmfObject):
 class TypedObject(AmfObject):
     __slots__ = ("class_name",)
 
-    def __init__(self, class_name: Text, pairs: list[tuple[Text, Value]] | None = None) -> None:
+    def __init__(self, class_name: Text, pairs: Iterable[tuple[Text, Value]] | None = None) -> None:
         super().__init__(pairs)
         self.class_name = class_name
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import amf0, amf3
-from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resolve
+from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resolve, to_json
 from .errors import EncodeError, ViolationCode
 from .limits import DEFAULT_LIMITS, Limits
 from .message import (
@@ -286,6 +286,10 @@ class SharedObject:
                 told.append(("bytes", event.raw))
             args.append(AmfObject(told))
         return Command(self.name, None, args, self.amf_version, self.violations)
+
+    def to_json(self) -> list[Any]:
+        """`commands.args` of it."""
+        return [to_json(argument) for argument in self.as_command().args]
 
 
 def parse_shared_object(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> SharedObject:
