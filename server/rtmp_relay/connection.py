@@ -43,7 +43,7 @@ class ConnectionOptions:
     command_s: float = 20.0  # from accept to connect
     idle_s: float = 30.0  # without a byte from the client, or a frame that a player took
     stall_s: float = 10.0  # behind with reading
-    ping_s: float = 10.0  # of silence before a ping
+    ping_s: float = 10.0  # between pings: how a client that only listens shows that it lives
     session: SessionOptions = DEFAULT_SESSION
 
 
@@ -128,7 +128,7 @@ class ServerConnection:
             self._close("idle", now)
         elif self._behind_since is not None and now - self._behind_since >= options.stall_s:
             self._close("reads too slowly", now)
-        elif self.session.app is not None and now - self._last_heard() >= options.ping_s:
+        elif self.session.app is not None and now - self._last_ping >= options.ping_s:
             self._last_ping = now
             self.endpoint.ping(self._ms(now))
         self._look_for_reasons(now)
@@ -140,11 +140,6 @@ class ServerConnection:
             self._close("shutting down", now)
 
     # -- inside ----------------------------------------------------------------------------------------------
-
-    def _last_heard(self) -> float:
-        """A player that takes frames is alive, yet says nothing: it is asked all the same."""
-        playing = any(role is not None and role.player is not None for role in self.session.streams.values())
-        return self._last_ping if playing else max(self._last_ping, self._last_active)
 
     def _ms(self, now: float) -> int:
         return int((now - self._started) * 1000) & 0xFFFFFFFF

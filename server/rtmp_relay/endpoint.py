@@ -138,6 +138,7 @@ class Endpoint:
             peer = handshake.CLIENT if self.side == handshake.SERVER else handshake.SERVER
             scheme = handshake.parse_packet1(event.data, peer).scheme
             if self.side == handshake.SERVER:
+                scheme = self._fault.answer_scheme(scheme)
                 self._send_packet(0, bytes((handshake.PLAIN_VERSION,)))
                 self._send_packet1(time_ms, scheme)
             elif self._scheme == handshake.PLAIN:

@@ -29,6 +29,10 @@ class Fault:
     def caller_options(self, options: CallerOptions) -> CallerOptions:
         return options
 
+    def answer_scheme(self, scheme: str) -> str:
+        """The handshake with which a client's is answered."""
+        return scheme
+
     def packet(self, part: int, data: bytes) -> bytes:
         """C0/S0, C1/S1 or C2/S2 as it goes out."""
         return data
@@ -172,9 +176,8 @@ def inserted(*messages: Message, before: bool = True) -> Act:
     """These as well."""
 
     def act(encoder: RtmpEncoder, message: Message) -> bytes:
-        own = encoder.send(message, fmt=0)
-        extra = b"".join(encoder.send(m, fmt=0) for m in messages)
-        return extra + own if before else own + extra
+        order = (*messages, message) if before else (message, *messages)
+        return b"".join(encoder.send(m, fmt=0) for m in order)
 
     return act
 

@@ -57,6 +57,9 @@ class HandshakeFault(Fault):
     def caller_options(self, options: CallerOptions) -> CallerOptions:
         return replace(options, scheme=self._scheme)
 
+    def answer_scheme(self, scheme: str) -> str:
+        return PLAIN if self._scheme == PLAIN else scheme
+
     def packet(self, part: int, data: bytes) -> bytes:
         if part != self._part:
             return data
@@ -283,7 +286,7 @@ WIRE_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
     "CTRL_EVENT_UNKNOWN": (EITHER, "user control event 99", _control(USER_CONTROL, "006300000001")),
     "CTRL_LIMIT_TYPE": (EITHER, "Set Peer Bandwidth with limit type 7", _control(SET_PEER_BANDWIDTH, "002625a007")),
     "CTRL_ABORT_IDLE": (EITHER, "Abort for a csid with nothing under way", _control(ABORT, "00000032")),
-    "CTRL_PING_UNANSWERED": (EITHER, "answers no ping", lambda: OnMessage(_ping_response, swallowed, times=MANY)),
+    "CTRL_PING_UNANSWERED": (CLIENT, "answers no ping", lambda: OnMessage(_ping_response, swallowed, times=MANY)),
     "FLOW_ACK_STARVED": (
         EITHER,
         "acknowledges nothing",

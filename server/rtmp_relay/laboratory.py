@@ -26,6 +26,7 @@ from .url import RtmpUrl
 EPOCH_NS = 1_750_000_000_000_000_000
 HOP_S = 0.0005
 SERVER_ADDRESS = ("192.0.2.1", 1935)
+_SMALL_WINDOW = 20_000
 _LONG = 66.0  # seconds of media for what shows only over a minute
 
 
@@ -166,16 +167,26 @@ def record_fault(code: str, path: Path, side: str | None = None) -> None:
     recipe = faults.CATALOGUE[ViolationCode[code]]
     side = side or recipe.sides[0]
     tap = Tap(path)
-    laboratory = Laboratory((tap,), replace(DEFAULT_CONNECTION, ping_s=1.0 if "PING" in code else 10.0))
+    starves = recipe.code is ViolationCode.FLOW_ACK_STARVED
+    relay_options = replace(
+        DEFAULT_CONNECTION,
+        ping_s=1.0 if recipe.code is ViolationCode.CTRL_PING_UNANSWERED else 10.0,
+        window=_SMALL_WINDOW if starves else DEFAULT_CONNECTION.window,
+    )
+    laboratory = Laboratory((tap,), relay_options)
     make = faults.factory(code, side)
     media = Synthetic(seconds=_LONG if code == "TIME_SKEW" else 3.0)
-    options = CallerOptions(window=20_000 if code == "FLOW_ACK_STARVED" else None, answer_s=6.0)
+    options = CallerOptions(window=_SMALL_WINDOW if starves else None, answer_s=6.0)
     if recipe.code is ViolationCode.CMD_AUTH_ROUND:
         assert isinstance(make, AuthRounds)
         for query in ("", "?authmod=adobe&user=someone"):
             laboratory.call(PUBLISH, app=f"live{query}", options=options, server_fault=make())
         final = "?authmod=adobe&user=someone&challenge=Y2hhbA==&response=cmVzcG9uc2U=&opaque=Y2hhbA=="
         party = laboratory.call(PUBLISH, app=f"live{final}", options=options, server_fault=make())
+        laboratory.stream(party, media.tags())
+    elif starves and side == "client":  # the one who gets data and does not say so
+        party = laboratory.call(PUBLISH)
+        laboratory.call(PLAY, fault=make())
         laboratory.stream(party, media.tags())
     elif side == "server":
         party = laboratory.call(PUBLISH, options=options, server_fault=make())

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.events import MessageReceived, Violation
+from rtmp_spark.codec.events import COMPLETE, HandshakePart, MessageReceived, Violation
 from rtmp_spark.codec.flv import TagReader
+from rtmp_spark.codec.handshake import CLIENT, SERVER, examine
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,
@@ -33,6 +34,7 @@ class _Direction:
     def __init__(self) -> None:
         self._decoder = RtmpDecoder()
         self._tags = TagReader()
+        self.parts: dict[int, bytes] = {}  # of the handshake
 
     def receive(self, data: bytes) -> list[tuple[ViolationCode, Severity, str]]:
         found: list[tuple[ViolationCode, Severity, str]] = []
@@ -40,7 +42,10 @@ class _Direction:
             if isinstance(event, Violation):
                 found.append((event.code, event.severity, event.detail))
             elif isinstance(event, MessageReceived):
-                found += self._message(event)
+                if event.status == COMPLETE:
+                    found += self._message(event)
+            elif isinstance(event, HandshakePart):
+                self.parts[event.part] = event.data
         return found
 
     def close(self) -> list[tuple[ViolationCode, Severity, str]]:
@@ -52,8 +57,9 @@ class _Direction:
         if type_id in (AUDIO, VIDEO):
             return self._tags.read(type_id, message.stream_id, message.timestamp, payload)[1]
         if type_id == AGGREGATE:
-            found = []
-            for part in parse_aggregate(payload, message.timestamp).parts:
+            aggregate = parse_aggregate(payload, message.timestamp)
+            found = [(code, code.severity, text) for code, _, text in aggregate.violations]
+            for part in aggregate.parts:
                 if part.type_id in (AUDIO, VIDEO):
                     found += self._tags.read(part.type_id, message.stream_id, part.timestamp, part.payload)[1]
             return found
@@ -75,7 +81,18 @@ class Validator:
             self._directions[number, from_client] = _Direction()
 
     def data(self, number: int, from_client: bool, data: bytes, time_ns: int) -> None:
-        self._report(number, from_client, self._directions[number, from_client].receive(data))
+        direction = self._directions[number, from_client]
+        in_handshake = 2 not in direction.parts
+        self._report(number, from_client, direction.receive(data))
+        if in_handshake and 2 in direction.parts:
+            self._handshake(number, from_client, direction.parts, self._directions[number, not from_client].parts)
+
+    def _handshake(self, number: int, from_client: bool, own: dict[int, bytes], peer: dict[int, bytes]) -> None:
+        side = CLIENT if from_client else SERVER
+        verdict = examine(side, own[0][0], own[1], own[2], peer.get(1))
+        said = (ViolationCode.HS_VERSION, ViolationCode.HS_ENCRYPTED)  # by the decoder, as soon as it saw them
+        found = [(code, code.severity, text) for code, text in verdict.violations if code not in said]
+        self._report(number, from_client, found)
 
     def closed(self, number: int, by_client: bool, reset: bool, time_ns: int) -> None:
         for from_client in (True, False):
