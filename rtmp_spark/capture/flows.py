@@ -1,0 +1,73 @@
+"""Which packet belongs to which pair of endpoints: a window's segments grouped by connection, order kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rtmp_spark.capture.block import Ints
+from rtmp_spark.capture.packet import Segments
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass
+class Flows:
+    """Rows stand sorted by group; groups are numbered in the order of their first packets."""
+
+    order: Ints  # index of each row's packet in the segments
+    group: Ints
+    starts: Ints  # first row of each group
+    side: Ints  # 0: sent by the lower endpoint
+    keys: list[bytes]
+
+
+def group(segments: Segments) -> Flows:
+    src, dst = _words(segments.src), _words(segments.dst)
+    ports = segments.sport.astype(np.uint64), segments.dport.astype(np.uint64)
+    from_low = (src[0] < dst[0]) | (
+        (src[0] == dst[0]) & ((src[1] < dst[1]) | ((src[1] == dst[1]) & (ports[0] <= ports[1])))
+    )
+    low = [np.where(from_low, a, b) for a, b in ((src[0], dst[0]), (src[1], dst[1]), ports)]
+    high = [np.where(from_low, a, b) for a, b in ((dst[0], src[0]), (dst[1], src[1]), (ports[1], ports[0]))]
+    columns = [*low, *high]
+    first, member = _distinct(columns)
+    by_appearance = np.argsort(first)
+    rank = np.empty(len(first), np.int64)
+    rank[by_appearance] = np.arange(len(first))
+    number = rank[member]
+    narrow = number.astype(np.uint16) if len(first) <= 0xFFFF else number  # numpy sorts 16 bits by radix
+    order = np.argsort(narrow, kind="stable")
+    sorted_number = number[order]
+    starts = np.searchsorted(sorted_number, np.arange(len(first)))
+    side = np.where(from_low, 0, 1)[order]
+    return Flows(order, sorted_number, starts, side, _keys(columns, first[by_appearance]))
+
+
+def _words(addresses: npt.NDArray[np.uint8]) -> tuple[Words, Words]:
+    pairs = np.ascontiguousarray(addresses).view(">u8").astype(np.uint64)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _distinct(columns: list[Words]) -> tuple[Ints, Ints]:
+    """Index of the first packet of each distinct combination, and the combination of each packet."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    _values, first, member = np.unique(mixed, return_index=True, return_inverse=True)
+    if not all((column == column[first][member]).all() for column in columns):  # somebody made hashes collide
+        _values, first, member = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+    return first, member.reshape(-1)
+
+
+def _keys(columns: list[Words], rows: Ints) -> list[bytes]:
+    packed = np.empty((len(rows), 36), np.uint8)
+    for place, column in zip((0, 8, 16, 18, 26, 34), columns, strict=True):
+        width = 2 if place in (16, 34) else 8
+        octets = column[rows].astype(">u8").view(np.uint8).reshape(-1, 8)
+        packed[:, place : place + width] = octets[:, 8 - width :]
+    whole = packed.tobytes()
+    return [whole[at : at + 36] for at in range(0, len(whole), 36)]

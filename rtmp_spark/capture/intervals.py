@@ -1,0 +1,213 @@
+"""Per-second facts of every direction: volume, retransmissions, windows, bytes in flight, round trips.
+
+Computed over whole windows of packets at once. Round trips and bytes in flight need the data that was not yet
+acknowledged when the window ended: it is carried on, so that windows may be cut anywhere. Rows of one second may
+come in parts; `merge` joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from rtmp_spark.capture.block import Ints
+
+Flags = npt.NDArray[np.bool_]
+_NS = 1_000_000_000
+_SPAN = 1 << 42  # more than any stream offset of one connection; separates connections in running maxima
+_CARRY_ROWS = 1 << 18
+_CARRY_NS = 60 * _NS
+NO_WINDOW = np.int64(1 << 40)
+
+
+@dataclass
+class Intervals:
+    """Columns. `direction` is that of the data: windows and acknowledgements came from its receiver."""
+
+    connection: Ints
+    direction: Ints
+    second: Ints
+    packets: Ints
+    bytes: Ints
+    retransmitted_bytes: Ints
+    gap_bytes: Ints
+    zero_window_ns: Ints
+    window_min: Ints  # -1: none seen
+    in_flight_max: Ints
+    rtt_sum_ns: Ints
+    rtt_samples: Ints
+
+    def __len__(self) -> int:
+        return len(self.connection)
+
+
+_ADDED = ("packets", "bytes", "retransmitted_bytes", "gap_bytes", "zero_window_ns", "rtt_sum_ns", "rtt_samples")
+
+
+def empty() -> Intervals:
+    return Intervals(*(np.zeros(0, np.int64) for _ in fields(Intervals)))
+
+
+def merge(parts: Iterable[Intervals]) -> Intervals:
+    """One row per (connection, direction, second), sorted."""
+    present = [part for part in parts if len(part)]
+    if not present:
+        return empty()
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in present]) for f in fields(Intervals)}
+    order = np.lexsort((columns["second"], columns["direction"], columns["connection"]))
+    columns = {name: column[order] for name, column in columns.items()}
+    changes = np.zeros(len(order), bool)
+    changes[0] = True
+    for name in ("connection", "direction", "second"):
+        changes[1:] |= columns[name][1:] != columns[name][:-1]
+    starts = np.flatnonzero(changes)
+    joined = {name: columns[name][starts] for name in ("connection", "direction", "second")}
+    for name in _ADDED:
+        joined[name] = np.add.reduceat(columns[name], starts)
+    windows = np.where(columns["window_min"] < 0, NO_WINDOW, columns["window_min"])
+    lowest = np.minimum.reduceat(windows, starts)
+    joined["window_min"] = np.where(lowest == NO_WINDOW, -1, lowest)
+    joined["in_flight_max"] = np.maximum.reduceat(columns["in_flight_max"], starts)
+    return Intervals(**joined)
+
+
+@dataclass
+class Observed:
+    """Packets of a window, grouped by connection and in packet order within it.
+
+    `slot` numbers the connections of the window and ascends; `end` is the stream offset behind a packet's payload
+    (-1: no payload); `ack` the offset it acknowledges in the other stream (-1: none). Rows that are `carried` were
+    counted in an earlier window.
+    """
+
+    slot: Ints
+    side: Ints
+    ts_ns: Ints
+    end: Ints
+    ack: Ints
+    size: Ints
+    retransmitted: Ints
+    window: Ints  # advertised, scaled; NO_WINDOW: none
+    carried: Flags
+
+
+@dataclass
+class Carry:
+    """Data rows still unacknowledged: they wait for their acknowledgement in a later window."""
+
+    connection: Ints
+    side: Ints
+    ts_ns: Ints
+    end: Ints
+
+    @classmethod
+    def nothing(cls) -> Carry:
+        return cls(*(np.zeros(0, np.int64) for _ in range(4)))
+
+    def select(self, wanted: Flags | Ints) -> Carry:
+        return Carry(self.connection[wanted], self.side[wanted], self.ts_ns[wanted], self.end[wanted])
+
+    def plus(self, other: Carry) -> Carry:
+        """Both, the newest rows only when there are too many or too old ones."""
+        joined = Carry(
+            *(np.concatenate((getattr(self, f.name), getattr(other, f.name))) for f in fields(Carry))
+        )
+        if not len(joined.ts_ns):
+            return joined
+        joined = joined.select(joined.ts_ns >= joined.ts_ns.max() - _CARRY_NS)
+        return joined.select(np.arange(len(joined.ts_ns))[-_CARRY_ROWS:])
+
+
+def of_window(seen: Observed, number: Ints, origin: Ints, acked_before: Ints) -> tuple[Intervals, Carry]:
+    """Facts of one window. Per slot: connection number, originating side; acked_before is (slots, 2), -1 for none."""
+    total = len(seen.slot)
+    if not total:
+        return empty(), Carry.nothing()
+    in_flight = np.zeros(total, np.int64)
+    rtt_sum = np.zeros(total, np.int64)
+    rtt_count = np.zeros(total, np.int64)
+    first = np.ones(total, bool)
+    first[1:] = seen.slot[1:] != seen.slot[:-1]
+    shift = seen.slot * _SPAN
+    carries = []
+    for side in (0, 1):
+        is_data = (seen.side == side) & (seen.end >= 0)
+        acks = np.where((seen.side != side) & (seen.ack >= 0), seen.ack, -1)
+        acks[first] = np.maximum(acks[first], acked_before[seen.slot[first], side])
+        acked = np.maximum.accumulate(acks + shift) - shift
+        rows = np.flatnonzero(is_data)
+        if not len(rows):
+            continue
+        ends = np.maximum.accumulate(seen.end[rows] + shift[rows])
+        new_data = ends == seen.end[rows] + shift[rows]
+        new_data[1:] &= ends[1:] > ends[:-1]
+        flying = ends - shift[rows] - acked[rows]
+        in_flight[rows] = np.where((acked[rows] >= 0) & ~seen.carried[rows], np.maximum(flying, 0), 0)
+        advances = np.flatnonzero((seen.side != side) & (seen.ack >= 0))
+        before = np.where(first[advances], acked_before[seen.slot[advances], side], acked[np.maximum(advances - 1, 0)])
+        advances = advances[(seen.ack[advances] > before) & (before >= 0)]
+        newest = np.searchsorted(ends, seen.ack[advances] + shift[advances], "right") - 1
+        known = newest >= 0
+        advances, newest = advances[known], newest[known]
+        source = rows[newest]
+        sound = (
+            (seen.slot[source] == seen.slot[advances])
+            & (source < advances)
+            & new_data[newest]
+            & (seen.retransmitted[source] == 0)
+            & (seen.ts_ns[advances] >= seen.ts_ns[source])
+        )
+        rtt_sum[source[sound]] += (seen.ts_ns[advances] - seen.ts_ns[source])[sound]
+        rtt_count[source[sound]] += 1
+        last_of_slot = np.append(np.flatnonzero(first)[1:], total) - 1
+        finally_acked = np.zeros(int(seen.slot[-1]) + 1, np.int64)
+        finally_acked[seen.slot[last_of_slot]] = acked[last_of_slot]
+        reached = finally_acked[seen.slot[rows]]
+        waiting = rows[(seen.end[rows] > reached) & (reached >= 0) & new_data]
+        carries.append(Carry(number[seen.slot[waiting]], seen.side[waiting], seen.ts_ns[waiting], seen.end[waiting]))
+    carry = Carry.nothing()
+    for one in carries:
+        carry = carry.plus(one)
+    return _rows(seen, number, origin, in_flight, rtt_sum, rtt_count), carry
+
+
+def _rows(
+    seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints
+) -> Intervals:
+    """Every packet as a row of its own direction and, for its window, of the other one; then merged."""
+    second = seen.ts_ns // _NS
+    zeros = np.zeros(len(second), np.int64)
+    own = Intervals(
+        number[seen.slot],
+        seen.side ^ origin[seen.slot],
+        second,
+        (~seen.carried).astype(np.int64),
+        seen.size,
+        seen.retransmitted * ~seen.carried,
+        zeros,
+        zeros,
+        zeros - 1,
+        in_flight,
+        rtt_sum,
+        rtt_count,
+    )
+    heard = seen.window < NO_WINDOW
+    none = np.zeros(int(np.count_nonzero(heard)), np.int64)
+    windows = Intervals(
+        number[seen.slot[heard]],
+        1 - (seen.side[heard] ^ origin[seen.slot[heard]]),
+        second[heard],
+        none,
+        none,
+        none,
+        none,
+        none,
+        seen.window[heard],
+        none,
+        none,
+        none,
+    )
+    return merge((own, windows))

@@ -1,0 +1,95 @@
+"""What reassembly hands over: bytes in order, gaps, conflicts, ends. Plain values.
+
+Frames are numbers of packets in their file; because several files make one recording, the number of the file
+stands in the upper bits of every frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtmp_spark.capture.block import Ints
+
+if TYPE_CHECKING:
+    from rtmp_spark.capture.connection import Connection
+
+FRAME_BITS = 40
+
+
+def frame_no(frame: int) -> int:
+    """The 1-based number of the packet in its file, as Wireshark counts."""
+    return frame & ((1 << FRAME_BITS) - 1)
+
+
+def file_no(frame: int) -> int:
+    return frame >> FRAME_BITS
+
+
+@dataclass(slots=True)
+class Run:
+    """Contiguous bytes; segment i holds the bytes from seg_offsets[i] to seg_offsets[i + 1]."""
+
+    connection: Connection
+    direction: int
+    offset: int
+    data: bytes
+    seg_offsets: Ints
+    seg_frames: Ints
+    seg_ts_ns: Ints
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """The frame and time of the packet that brought this stream offset."""
+        index = int(np.searchsorted(self.seg_offsets, offset, "right")) - 1
+        return int(self.seg_frames[index]), int(self.seg_ts_ns[index])
+
+
+@dataclass(slots=True)
+class Gap:
+    """Bytes in no packet. `frame` is the packet after it, or the last one when nothing came after."""
+
+    connection: Connection
+    direction: int
+    offset: int
+    length: int
+    frame: int
+    ts_ns: int
+    acked: bool | None  # by the receiver, so the recorder lost it; None: the receiver's packets were not recorded
+    cut: bool  # beyond the snapshot length
+
+
+@dataclass(slots=True)
+class Conflict:
+    """Other bytes for a place that had some; the first ones were delivered."""
+
+    connection: Connection
+    direction: int
+    offset: int
+    length: int
+    frame: int
+    ts_ns: int
+    crc_first: int
+    crc_second: int
+
+
+@dataclass(slots=True)
+class End:
+    connection: Connection
+    direction: int
+    kind: str  # fin, rst, open
+    offset: int
+    frame: int
+    ts_ns: int
+
+
+@dataclass(slots=True)
+class Closed:
+    """The last item of a connection: its numbers are final."""
+
+    connection: Connection
+    direction: int = -1
+
+
+Item = Run | Gap | Conflict | End | Closed
