@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from rtmp_spark import __version__
+from rtmp_spark.capture.redact import KEY_VARIABLE, load_key
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
@@ -128,7 +128,7 @@ class Ledger:
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING DELTA COMMENT {literal(_COMMENT)} "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
-            f"'rtmp_spark.schema_version' = '{SCHEMA_VERSION}', 'rtmp_spark.redact_key' = '{secrets.token_hex(32)}')"
+            f"'rtmp_spark.schema_version' = '{SCHEMA_VERSION}', 'rtmp_spark.redact_key' = '{load_key().hex()}')"
         )
 
     def properties(self) -> dict[str, str]:
@@ -148,7 +148,9 @@ class Ledger:
         return properties
 
     def redact_key(self, properties: dict[str, str]) -> bytes:
-        return bytes.fromhex(os.environ.get("RTMP_SPARK_REDACT_KEY") or properties["rtmp_spark.redact_key"])
+        """The environment's, else the one its maker had: the same names in all lakes of one person hash alike."""
+        given = os.environ.get(KEY_VARIABLE)
+        return given.encode() if given else bytes.fromhex(properties["rtmp_spark.redact_key"])
 
     def read(self) -> State:
         rows = self.spark.table(self.name).select("ingest_id", "event", "superseded").toArrow().to_pylist()

@@ -5,8 +5,8 @@
     CREATE TEMPORARY VIEW packets USING pcap OPTIONS (path 'day.pcap')
 
 Classic uncompressed pcaps are cut into ranges (option `splitSize`, bytes, default 64 MB; 0 keeps files whole);
-others are one partition each. `frame` is known where a file is read in one piece, `record_offset` in classic
-pcaps. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
+others are one partition each. `frame` is known where a file is read in one piece, `record_offset` where it is
+cut. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -145,32 +145,24 @@ def _is_classic(path: str) -> bool:
     return len(magic) == 4 and byte_order_of(magic) is not None
 
 
-def _blocks(file: Any, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
+def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
     """Windows of packets, and where in the file each record stands if that can be told."""
     from rtmp_spark.capture.files import open_capture, read_range
     from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, parse_header
 
-    if partition.end:
-        header = parse_header(file.read(FILE_HEADER_BYTES))
-        reader = read_range(file, partition.start, partition.end, header)
-        at, header_bytes = reader.began, header.record_header_bytes
-        blocks: Iterator[PacketBlock] = iter(reader)
-    else:
+    if not partition.end:
         try:
-            capture = open_capture(file)
+            for block in open_capture(file):
+                yield block, None
         except CaptureError as error:
             raise ValueError(f"{partition.path}: {error.detail}") from None
-        classic = capture.format == "pcap" and not capture.compression
-        at = FILE_HEADER_BYTES if classic else None
-        header_bytes = capture.header.record_header_bytes if capture.header is not None else 0
-        blocks = iter(capture)
-    for block in blocks:
-        if at is None:
-            yield block, None
-            continue
-        steps = np.cumsum(block.caplen + header_bytes)
-        yield block, at + np.concatenate(([0], steps[:-1]))
-        at += int(steps[-1])
+        return
+    header = parse_header(file.read(FILE_HEADER_BYTES))
+    reader = read_range(file, partition.start, partition.end, header)
+    for block in reader:
+        assert reader.ended is not None
+        window_at = reader.ended - int(block.start[-1] + block.caplen[-1])
+        yield block, block.start + (window_at - header.record_header_bytes)
 
 
 def _columns(block: PacketBlock, dissector: Any, payload: bool) -> dict[str, pa.Array]:
