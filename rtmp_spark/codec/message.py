@@ -147,9 +147,7 @@ def _parse_user_control(payload: bytes) -> Control:
     kind = EVENT_KINDS.get(event_type)
     if kind is None:
         detail = f"user control event {event_type} with {length - 2} bytes"
-        return Control(
-            "unknown_event", event_type=event_type, violations=((ViolationCode.CTRL_EVENT_UNKNOWN, detail),)
-        )
+        return Control("unknown_event", event_type=event_type, violations=((ViolationCode.CTRL_EVENT_UNKNOWN, detail),))
     expected = _EVENT_LENGTHS.get(event_type, _PLAIN_EVENT_LENGTH)
     stream_id: int | None = None
     event_value: int | None = None

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..codec import amf, amf0, amf3, flv, handshake, message
+from ..codec import amf, amf0, amf3, command, flv, handshake, message
 from ..codec.decoder import RtmpDecoder
 from ..codec.encoder import RtmpEncoder
 from ..codec.errors import DecodeError, RtmpSparkError, Severity, ViolationCode
@@ -232,7 +232,6 @@ def _amf_result(reading: amf.Reading) -> Result:
 
 
 def _command(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
-    from ..codec import command
     type_id = vector.get("start", {}).get("type_id", message.COMMAND_AMF0)
     parsed = command.parse_command(type_id, bytes_of(vector["input"]))
     result = {
@@ -261,19 +260,15 @@ def _flv(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
     except DecodeError as error:
         yield "", _with_findings({"tags": []}, [(error.code, error.code.severity)])
         return
-    tags = [
-        {
-            "type_id": tag.type_id,
-            "timestamp": tag.timestamp,
-            "size": len(tag.payload),
-            "payload": tag.payload.hex(),
-            "payload_sha256": hashlib.sha256(tag.payload).hexdigest(),
-            "filtered": tag.filtered,
-        }
-        for tag in file.tags
-    ]
-    result = {"tags": tags, "has_audio": file.has_audio, "has_video": file.has_video}
-    yield "", _with_findings(result, [(code, severity) for code, severity, _ in file.violations])
+    reader = flv.TagReader()
+    tags: list[Result] = []
+    findings: Findings = [(code, severity) for code, severity, _ in file.violations]
+    for tag in file.tags:
+        if tag.type_id in (message.AUDIO, message.VIDEO) and not tag.filtered:
+            media_tags, faults = reader.read(tag.type_id, 1, tag.timestamp, tag.payload)
+            tags += [media_tag._asdict() for media_tag in media_tags]
+            findings += [(code, severity) for code, severity, _ in faults]
+    yield "", _with_findings({"tags": tags, "has_audio": file.has_audio, "has_video": file.has_video}, findings)
 
 
 LAYERS: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, Result]]]] = {
@@ -302,13 +297,13 @@ def encoded(vector: dict[str, Any]) -> bytes:
         values = [amf.from_json(value) for value in expect["values"]]
         return amf0.dump_values(values) if layer == "amf0" else amf3.dump_values(values)
     if layer == "command":
-        from ..codec import command
         args = [amf.from_json(value) for value in expect["args"]]
         version = expect.get("amf_version", 0)
         return command.dump_command(expect["name"], expect["transaction_id"], *args, amf_version=version)
     if layer == "flv":
-        tags = [flv.dump_tag(tag["type_id"], tag["timestamp"], bytes.fromhex(tag["payload"])) for tag in expect["tags"]]
-        return flv.header(expect["has_audio"], expect["has_video"]) + b"".join(tags)
+        file = flv.parse_file(bytes_of(vector["input"]))
+        tags = [flv.dump_tag(tag.type_id, tag.timestamp, tag.payload) for tag in file.tags]
+        return flv.header(file.has_audio, file.has_video) + b"".join(tags)
     raise BadVector(f"layer {layer} cannot be encoded")
 
 

@@ -1,0 +1,258 @@
+"""Do the vectors bite? Break the codec in listed small ways; each broken codec must fail at least one vector.
+
+`python tests/mutants.py` tries them all and says which vector caught each; the test suite tries some of them. A
+mutant is a replacement of text in one module of a copy of the package: where the code was rewritten so that the
+text is gone, the list here has to follow.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parent.parent / "rtmp_spark"
+
+# Runs in the copy, stops at the first vector that fails.
+SCRIPT = """
+import sys
+from pathlib import Path
+import rtmp_spark
+assert Path(rtmp_spark.__file__).parent.parent == Path.cwd(), rtmp_spark.__file__
+from rtmp_spark.vectors import BUNDLED
+from rtmp_spark.vectors.run import run_file, vector_files
+layers = sys.argv[1].split(",")
+files = vector_files(BUNDLED)
+for path in sorted(files, key=lambda path: path.parent.name not in layers):
+    failures = run_file(path)
+    if failures:
+        print(path.relative_to(BUNDLED).as_posix() + ": " + failures[0])
+        break
+"""
+
+
+class Mutant(NamedTuple):
+    why: str
+    module: str
+    old: str
+    new: str
+    layers: str = "chunk"  # where to look first
+
+
+MUTANTS = [
+    # chunk.py
+    Mutant(
+        "csid of two bytes without its 64",
+        "chunk",
+        "csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
+        "csid = buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
+    ),
+    Mutant(
+        "csid of three bytes high byte first",
+        "chunk",
+        "csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
+        "csid = 64 + (buf[pos + 1] << 8 | buf[pos + 2] if csid else buf[pos + 1])",
+    ),
+    Mutant(
+        "stream id big-endian",
+        "chunk",
+        'int.from_bytes(buf[header + 7 : header + 11], "little")',
+        'int.from_bytes(buf[header + 7 : header + 11], "big")',
+    ),
+    Mutant(
+        "length of 16 bits",
+        "chunk",
+        "length = buf[header + 3] << 16 | buf[header + 4] << 8 | buf[header + 5]",
+        "length = buf[header + 4] << 8 | buf[header + 5]",
+    ),
+    Mutant(
+        "timestamp field of 16 bits",
+        "chunk",
+        "field = buf[header] << 16 | buf[header + 1] << 8 | buf[header + 2]",
+        "field = buf[header + 1] << 8 | buf[header + 2]",
+    ),
+    Mutant("extended timestamp from 0xFFFFFE on", "chunk", "if field == EXTENDED:", "if field >= EXTENDED - 1:"),
+    Mutant(
+        "extended timestamp little-endian",
+        "chunk",
+        'ext = int.from_bytes(buf[data - 4 : data], "big")',
+        'ext = int.from_bytes(buf[data - 4 : data], "little")',
+    ),
+    Mutant(
+        "extended delta taken as absolute",
+        "chunk",
+        "        cs.timestamp += value\n",
+        "        cs.timestamp = value if ext else cs.timestamp + value\n",
+    ),
+    Mutant("delta not repeated by fmt 3", "chunk", "                value = cs.delta\n", "                value = 0\n"),
+    Mutant("fmt 3 after fmt 0 always adds", "chunk", "elif value > REPEAT_MS:", "elif value > 1 << 40:"),
+    Mutant("fmt 3 after fmt 0 up to 999 only", "chunk", "elif value > REPEAT_MS:", "elif value >= REPEAT_MS:"),
+    Mutant(
+        "extended flag never cleared",
+        "chunk",
+        "        cs.field = field\n        cs.ext = ext\n        if cs.drifted",
+        "        cs.field = field\n        cs.ext = ext if ext is not None else cs.ext\n        if cs.drifted",
+    ),
+    Mutant(
+        "continuations never repeat the extended timestamp",
+        "chunk",
+        "            if present:\n                data += 4\n            else:",
+        "            if False:\n                data += 4\n            else:",
+    ),
+    Mutant("omitted extended timestamp not told", "chunk", "if omitted and not cs.flagged:", "if False:"),
+    Mutant(
+        "clock wraps to zero",
+        "chunk",
+        "                cs.timestamp += step\n",
+        "                cs.timestamp = value\n",
+    ),
+    Mutant("no wrap of 31 bits", "chunk", "if step <= WRAP31_MS - 0x80000000:", "if False:"),
+    Mutant("negative delta added as it is", "chunk", "value = ext - 0x100000000", "value = ext"),
+    Mutant("negative delta from 2^32 on", "chunk", "if ext >= 0x80000000:", "if ext > 0xFFFFFFFF:"),
+    Mutant(
+        "needless extended timestamp not told",
+        "chunk",
+        "if ext is not None and ext < EXTENDED and fmt != 3:",
+        "if False:",
+    ),
+    Mutant("fresh csid of fmt 1 not told", "chunk", "if fmt == 1 and not self.inferred:", "if False:"),
+    Mutant(
+        "fmt 1 inside a message restarts",
+        "chunk",
+        "if fmt == 1 and length == cs.length and type_id == cs.type_id:",
+        "if False:",
+    ),
+    Mutant(
+        "abort of another csid",
+        "chunk",
+        'cs = self.streams.get(int.from_bytes(payload, "big"))',
+        'cs = self.streams.get(int.from_bytes(payload, "big") + 1)',
+    ),
+    Mutant(
+        "interrupted message forgotten",
+        "chunk",
+        "        self.close_partial(cs, TRUNCATED, offset, out)",
+        "        cs.active = False; cs.payload = bytearray(); cs.got = 0",
+    ),
+    Mutant("control on another csid not told", "chunk", "if message.csid != 2:", "if False:"),
+    Mutant("control on a stream not told", "chunk", "if message.stream_id:", "if False:"),
+    Mutant("three-byte csid form not told", "chunk", "if buf[pos] & 63 == 1 and cs.csid < 320:", "if False:"),
+    Mutant(
+        "last chunk as long as the others",
+        "chunk",
+        "        count = min(self.chunk_size, cs.length - cs.got)\n        omitted",
+        "        count = self.chunk_size\n        omitted",
+    ),
+    # message.py
+    Mutant("top bit of the chunk size kept", "message", "size = raw & 0x7FFFFFFF", "size = raw", "control"),
+    Mutant(
+        "chunk size little-endian", "message", '_U32 = struct.Struct(">I")', '_U32 = struct.Struct("<I")', "control"
+    ),
+    Mutant(
+        "window of 0 accepted",
+        "message",
+        "elif type_id in (WINDOW_ACK_SIZE, SET_PEER_BANDWIDTH) and value == 0:",
+        "elif type_id == SET_PEER_BANDWIDTH and value == 0:",
+        "control",
+    ),
+    Mutant("limit type 3 accepted", "message", "if limit_type > LIMIT_DYNAMIC:", "if limit_type > 3:", "control"),
+    Mutant("SWF verification of 6 bytes", "message", "SWF_VERIFY_REQUEST: 3, ", "", "control"),
+    Mutant(
+        "ping value as a stream id",
+        "message",
+        "if event_type in (PING_REQUEST, PING_RESPONSE):",
+        "if event_type == PING_REQUEST:",
+        "control",
+    ),
+    Mutant(
+        "aggregate times not shifted",
+        "message",
+        "AggregatePart(type_id, timestamp + shift,",
+        "AggregatePart(type_id, time,",
+    ),
+    Mutant("upper byte of an aggregate's time forgotten", "message", " | payload[position + 7] << 24", ""),
+    Mutant("back pointers not looked at", "message", "if back != _PART_HEADER + size:", "if False:"),
+    # handshake.py
+    Mutant("digest place modulo 729", "handshake", "% 728", "% 729", "handshake"),
+    Mutant(
+        "first digest scheme only",
+        "handshake",
+        "_POINTERS = {DIGEST0: 772, DIGEST1: 8}",
+        "_POINTERS = {DIGEST0: 772}",
+        "handshake",
+    ),
+    Mutant(
+        "keys swapped",
+        "handshake",
+        "_hmac_sha256(_KEY_TEXTS[side], packet1",
+        "_hmac_sha256(_KEY_TEXTS[_PEER[side]], packet1",
+        "handshake",
+    ),
+    Mutant(
+        "signature without the tail of the key",
+        "handshake",
+        "_KEY_TEXTS[side] + _KEY_TAIL",
+        "_KEY_TEXTS[side]",
+        "handshake",
+    ),
+    Mutant(
+        "echo compared with its times",
+        "handshake",
+        "if data[8:] == peer_packet1[8:]:",
+        "if data == peer_packet1:",
+        "handshake",
+    ),
+    Mutant(
+        "echo compared from byte 9",
+        "handshake",
+        "if data[8:] == peer_packet1[8:]:",
+        "if data[9:] == peer_packet1[9:]:",
+        "handshake",
+    ),
+    # encoder.py
+    Mutant(
+        "extended timestamp not repeated when sent",
+        "encoder",
+        "again = basic_header(3, csid, csid_form) + extension",
+        "again = basic_header(3, csid, csid_form)",
+    ),
+    Mutant("fmt 2 where fmt 3 would do", "encoder", "return 3 if delta == last.delta else 2", "return 2"),
+    # amf, command, flv, media
+]
+
+
+def killer(mutant: Mutant, directory: Path) -> str | None:
+    """The first vector that a broken copy of the package fails, or None when nothing notices."""
+    copy = directory / "rtmp_spark"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    source = copy / "codec" / f"{mutant.module}.py"
+    text = source.read_text(encoding="utf-8")
+    if mutant.old not in text:
+        raise LookupError(f"{mutant.why}: {mutant.module}.py has no {mutant.old!r} any more")
+    source.write_text(text.replace(mutant.old, mutant.new, 1), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, mutant.layers], cwd=directory, env=environment, capture_output=True, text=True
+    )
+    if run.returncode:
+        raise RuntimeError(f"{mutant.why}: the broken package does not even run: {run.stderr}")
+    return run.stdout.strip() or None
+
+
+def main() -> int:
+    survivors = 0
+    for mutant in MUTANTS:
+        with tempfile.TemporaryDirectory() as directory:
+            caught = killer(mutant, Path(directory).resolve())
+        survivors += caught is None
+        print(f"{'caught' if caught else 'SURVIVED'}: {mutant.why} ({mutant.module}.py): {caught or 'no vector fails'}")
+    print(f"{len(MUTANTS) - survivors} caught, {survivors} survived")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
