@@ -221,7 +221,43 @@ MUTANTS = [
         "again = basic_header(3, csid, csid_form)",
     ),
     Mutant("fmt 2 where fmt 3 would do", "encoder", "return 3 if delta == last.delta else 2", "return 2"),
-    # amf, command, flv, media
+    # amf0.py, amf3.py, flv.py
+    Mutant("AMF0 date little-endian", "amf0", 'struct.Struct(">dh")', 'struct.Struct("<dh")', "amf0"),
+    Mutant("strict array with keys", "amf0", "marker != _STRICT_ARRAY", "True", "amf0"),
+    Mutant(
+        "fourth byte of an AMF3 integer with 7 bits",
+        "amf3",
+        "number << 8 | data[pos + 3]",
+        "number << 7 | data[pos + 3]",
+        "amf3",
+    ),
+    Mutant("empty AMF3 string in the reference table", "amf3", 'if text != "":', "if True:", "amf3"),
+    Mutant(
+        "composition time unsigned",
+        "flv",
+        "return value - 0x1000000 if value & 0x800000 else value",
+        "return value",
+        "tag",
+    ),
+    Mutant(
+        "ModEx size one too small",
+        "flv",
+        "size, pos = _byte(payload, pos) + 1, pos + 1",
+        "size, pos = _byte(payload, pos), pos + 1",
+        "tag",
+    ),
+    Mutant(
+        "upper byte of an FLV time forgotten",
+        "flv",
+        "timestamp = time >> 8 | (time & 255) << 24",
+        "timestamp = time >> 8",
+        "flv",
+    ),
+    Mutant("enhanced audio not recognised", "flv", "if payload[0] >> 4 == 9:", "if False:", "tag"),
+    Mutant(
+        "no composition time for vvc1", "flv", 'codec in ("avc1", "hvc1", "vvc1")', 'codec in ("avc1", "hvc1")', "tag"
+    ),
+    Mutant("sizes of tracks not read", "flv", "if mode != _ONE_TRACK:", "if False:", "tag"),
 ]
 
 
@@ -244,13 +280,15 @@ def killer(mutant: Mutant, directory: Path) -> str | None:
 
 
 def main() -> int:
+    """Try all, or those whose description holds one of the words given."""
     survivors = 0
-    for mutant in MUTANTS:
+    chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or any(word in mutant.why for word in sys.argv[1:])]
+    for mutant in chosen:
         with tempfile.TemporaryDirectory() as directory:
             caught = killer(mutant, Path(directory).resolve())
         survivors += caught is None
         print(f"{'caught' if caught else 'SURVIVED'}: {mutant.why} ({mutant.module}.py): {caught or 'no vector fails'}")
-    print(f"{len(MUTANTS) - survivors} caught, {survivors} survived")
+    print(f"{len(chosen) - survivors} caught, {survivors} survived")
     return 1 if survivors else 0
 
 
