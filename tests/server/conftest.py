@@ -1,0 +1,31 @@
+"""A relay in a process of its own, and real programs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from relaykit import Programs, RelayProcess, StartRelay
+
+
+@pytest.fixture
+def start_relay(tmp_path: Path) -> Iterator[StartRelay]:
+    started: list[RelayProcess] = []
+
+    def start(*arguments: str) -> RelayProcess:
+        relay = RelayProcess(list(arguments), tmp_path / f"relay{len(started)}.log")
+        started.append(relay)
+        return relay
+
+    yield start
+    for relay in started:
+        if relay.alive:
+            relay.stop()
+
+
+@pytest.fixture
+def programs() -> Iterator[Programs]:
+    running = Programs()
+    yield running
+    running.end_all()

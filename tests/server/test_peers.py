@@ -1,0 +1,229 @@
+"""Real programs publish to the relay, play from it, and serve our client; what arrives is what was published."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from relaykit import FlvTag, Programs, StartRelay, frames, read_flv
+
+from rtmp_relay import client
+from rtmp_relay.synthetic import Synthetic, real_flv
+
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
+
+
+def need(*names: str) -> None:
+    for name in names:
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clip") / "clip.flv"
+    if not real_flv(path, seconds=3.0):
+        pytest.skip("ffmpeg with libx264 and aac is not installed")
+    return path
+
+
+def assert_same_media(got: list[FlvTag], published: list[FlvTag], *, from_start: bool = True) -> None:
+    """Frame by frame the same bodies in the same order; times may share one offset. A late joiner gets a tail."""
+    for kind in (8, 9):
+        wanted, have = frames(published, kind), frames(got, kind)
+        assert have, f"no frames of type {kind}"
+        if not from_start:
+            assert have[0] in wanted or have[0].body in [tag.body for tag in wanted]
+            wanted = wanted[len(wanted) - len(have) :]
+        assert [tag.body for tag in have] == [tag.body for tag in wanted]
+        assert len({h.timestamp - w.timestamp for h, w in zip(have, wanted)}) == 1
+
+
+def play_until_end(programs: Programs, player: subprocess.Popen[bytes]) -> None:
+    programs.end(player)
+
+
+def test_ffmpeg_publishes_and_rtmpdump_plays_from_the_start(
+    start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path
+) -> None:
+    need("ffmpeg", "rtmpdump")
+    relay = start_relay("--record", str(tmp_path / "rec"))
+    url = relay.url("cam")
+    player = programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", tmp_path / "out.flv")
+    time.sleep(0.7)
+    subprocess.run(["ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url], check=True, timeout=30)
+    programs.end(player)
+    relay.stop()
+    published = read_flv(clip)
+    [record] = (tmp_path / "rec").rglob("*.flv")
+    assert_same_media(read_flv(record), published)
+    assert_same_media(read_flv(tmp_path / "out.flv"), published)
+
+
+def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path) -> None:
+    need("ffmpeg", "rtmpdump")
+    relay = start_relay("--gop-cache")
+    url = relay.url("cam")
+    publisher = programs.start("ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url)
+    time.sleep(1.3)
+    dumped, copied = tmp_path / "dumped.flv", tmp_path / "copied.flv"
+    players = [
+        programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", dumped),
+        programs.start("ffmpeg", "-v", "error", "-analyzeduration", "500000", "-i", url, "-c", "copy", "-y", copied),
+    ]
+    assert publisher.wait(20) == 0
+    for player in players:
+        programs.end(player)
+    relay.stop()
+    published = read_flv(clip)
+    got = read_flv(dumped)
+    assert_same_media(got, published, from_start=False)
+    assert frames(got, 9)[0].body[0] >> 4 == 1  # a keyframe
+    for kind in (8, 9):
+        bodies = [tag.body for tag in frames(read_flv(copied), kind)]
+        wanted = [tag.body for tag in frames(published, kind)]
+        assert bodies and set(bodies) <= set(wanted)
+
+
+@pytest.mark.parametrize("sink", ["rtmp2sink", "rtmpsink"])
+def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Programs, tmp_path: Path, sink: str) -> None:
+    need("gst-launch-1.0", "gst-inspect-1.0")
+    for element in (sink, "rtmp2src", "x264enc", "avenc_aac", "flvmux"):
+        if subprocess.run(["gst-inspect-1.0", element], capture_output=True, check=False).returncode != 0:
+            pytest.skip(f"GStreamer's {element} is not installed")
+    relay = start_relay("--record", str(tmp_path / "rec"))
+    url = relay.url("gst")
+    got = tmp_path / "got.flv"
+    player = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={got}")
+    time.sleep(1.0)
+    location = f"{url} live=1" if sink == "rtmpsink" else url
+    pipeline = (
+        "videotestsrc num-buffers=60 is-live=true ! video/x-raw,width=320,height=240,framerate=30/1 "
+        "! x264enc key-int-max=30 tune=zerolatency ! h264parse ! flvmux name=m streamable=true"
+    ).split()
+    pipeline += ["!", sink, f"location={location}"]
+    pipeline += "audiotestsrc num-buffers=86 is-live=true ! avenc_aac ! aacparse ! m.".split()
+    done = subprocess.run(["gst-launch-1.0", "-q", "-e", *pipeline], capture_output=True, timeout=40, check=False)
+    assert done.returncode == 0, done.stderr
+    programs.end(player)
+    relay.stop()
+    [record] = (tmp_path / "rec").rglob("*.flv")
+    recorded = read_flv(record)
+    assert len(frames(recorded, 9)) == 60
+    assert len(frames(recorded, 8)) >= 80
+    assert_same_media(read_flv(got), recorded)
+
+
+ENHANCED = [("hevc", "libx265", None), ("av1", "libsvtav1", "libopus"), ("vp9", "libvpx-vp9", "libopus")]
+
+
+def encode_with_pyav(url: str, video: str, audio: str | None, count: int) -> None:
+    """Frames of noise-free grey, encoded by libav and published as enhanced RTMP."""
+    import av
+    import numpy
+
+    output = av.open(url, "w", format="flv")
+    stream = output.add_stream(video, rate=25)
+    stream.width, stream.height, stream.pix_fmt = 192, 128, "yuv420p"
+    stream.gop_size = 12
+    sound = output.add_stream(audio, rate=48000) if audio is not None else None
+    samples = 0
+    for number in range(count):
+        picture = numpy.full((128, 192, 3), (number * 7) % 256, dtype=numpy.uint8)
+        picture[:, : number * 4 % 192] = 255
+        for packet in stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")):
+            output.mux(packet)
+        if sound is not None:
+            while samples < (number + 1) * 1920:
+                tone = numpy.zeros((1, 960 * 2), dtype=numpy.int16)
+                block = av.AudioFrame.from_ndarray(tone, format="s16", layout="stereo")
+                block.sample_rate, block.pts = 48000, samples
+                samples += 960
+                for packet in sound.encode(block):
+                    output.mux(packet)
+    for one in filter(None, (stream, sound)):
+        for packet in one.encode(None):
+            output.mux(packet)
+    output.close()
+
+
+@pytest.mark.parametrize(("codec", "video", "audio"), ENHANCED, ids=[case[0] for case in ENHANCED])
+def test_enhanced_codecs_of_libav_pass_through(
+    start_relay: StartRelay, tmp_path: Path, codec: str, video: str, audio: str | None
+) -> None:
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    for encoder in filter(None, (video, audio)):
+        if encoder not in av.codecs_available:
+            pytest.skip(f"PyAV has no {encoder}")
+    relay = start_relay("--record", str(tmp_path / "rec"), "--gop-cache")
+    url = relay.url("hdr")
+    encode_with_pyav(url, video, audio, 40)
+    relay.stop()
+    [record] = (tmp_path / "rec").rglob("*.flv")
+    tags = read_flv(record)
+    fourcc = {"hevc": b"hvc1", "av1": b"av01", "vp9": b"vp09"}[codec]
+    pictures = [tag for tag in tags if tag.type_id == 9 and tag.body]
+    assert pictures and all(tag.body[0] & 0x80 and tag.body[1:5] == fourcc for tag in pictures)
+    with av.open(str(record)) as file:  # and libav reads its own back out of our record
+        assert sum(1 for _ in file.decode(video=0)) == 40
+
+
+def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
+    need("nginx")
+    module = Path("/usr/lib/nginx/modules/ngx_rtmp_module.so")
+    if not module.exists():
+        pytest.skip("nginx has no RTMP module (libnginx-mod-rtmp)")
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec").chmod(0o777)
+    configuration = tmp_path / "nginx.conf"
+    configuration.write_text(
+        f"load_module {module}; daemon off; user root; pid {tmp_path}/n.pid; error_log {tmp_path}/e.log;"
+        f"events {{ worker_connections 64; }} rtmp {{ server {{ listen 127.0.0.1:{port}; chunk_size 4096;"
+        f" application live {{ live on; idle_streams off; record all; record_path {tmp_path}/rec; }} }} }}\n"
+    )
+    server = programs.start("nginx", "-c", configuration, "-p", tmp_path)
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.2).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        pytest.skip(f"nginx did not start: {(tmp_path / 'e.log').read_text()[-300:]}")
+    url = f"rtmp://127.0.0.1:{port}/live/cam"
+    media = Synthetic(seconds=2.5, gop=12)
+
+    async def both() -> list[client.Tag]:
+        import asyncio
+
+        got: list[client.Tag] = []
+        publishing = asyncio.create_task(client.publish(url, media.tags()))
+        await asyncio.sleep(0.6)
+        await client.play(url, got.append, duration_s=6)
+        await publishing
+        return got
+
+    import asyncio
+
+    got = asyncio.run(both())
+    programs.end(server, 0.1)
+    sent = list(media.tags())
+    for kind in (8, 9):
+        wanted = [tag.payload for tag in sent if tag.type_id == kind and tag.payload[1] == 1]
+        have = [tag.payload for tag in got if tag.type_id == kind and tag.payload[1] == 1]
+        assert len(have) > len(wanted) / 2
+        assert have == wanted[len(wanted) - len(have) :]
+    [record] = (tmp_path / "rec").glob("*.flv")
+    recorded = read_flv(record)
+    for kind in (8, 9):
+        wanted = [tag.payload for tag in sent if tag.type_id == kind and tag.payload[1] == 1]
+        assert [tag.body for tag in frames(recorded, kind)] == wanted
