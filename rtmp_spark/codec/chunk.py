@@ -24,7 +24,7 @@ from .message import (
     USER_CONTROL,
     parse_control,
 )
-from .resync import HEADER_BYTES, payload_bits, split_sizes
+from .resync import HEADER_BYTES, orphan_end, payload_bits, split_sizes
 
 EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
@@ -401,21 +401,25 @@ class Dechunker:
     def _orphan(
         self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]
     ) -> int:
-        """A chunk of a message whose beginning was lost: a whole chunk, or as long as its last one must be."""
-        last = (cs.length - 1) % self.chunk_size + 1
-        best, best_count = 0, 0
-        for count in (self.chunk_size, last):
-            ok = self.header_ok(buf, data + count, end, final)
-            if ok < 0:
-                return self._wait(max(data + count, end) + 1)
-            if ok > best:
-                best, best_count = ok, count
-        if not best:
+        """A chunk of a message whose beginning was lost: a whole chunk, or as much as there is to the next header."""
+        size = self.chunk_size
+        if data + size + 40 > end and not final:
+            return self._wait(data + size + 40)
+        stop: int | None = None
+        if cs.length > 0:  # known from before the loss: so long its last chunk must be
+            last = data + (cs.length - 1) % size + 1
+            if self.header_ok(buf, last, end, final) > self.header_ok(buf, data + size, end, final):
+                stop = last
+        if stop is None:
+            stop = orphan_end(buf, data, size, {0xC0 | other.csid for other in self.streams.values() if other.orphan or other.active})
+        if stop is None and self.header_ok(buf, data + size, end, final) > 0:
+            stop = data + size
+        if stop is None:
             return self._lose("the rest of a message whose beginning was lost")
-        if best_count == last:
-            cs.orphan = cs.active = False
-        out.append(Skipped(self.base + pos, self.base + data + best_count, "rest of a message whose beginning was lost"))
-        return data + best_count
+        if stop < data + size:
+            cs.orphan = False
+        out.append(Skipped(self.base + pos, self.base + stop, "rest of a message whose beginning was lost"))
+        return stop
 
     # -- readings that need a look ahead ---------------------------------------------------------------------
 
@@ -578,8 +582,10 @@ class Dechunker:
                 best, best_size = 8 * (ok + cuts - 1), size
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
-        else:
+        elif uncut > 0 or final:
             self.chunk_size, self.size_floor = MAX_CHUNK_SIZE, length
+        else:
+            return self._lose("a message that ends nowhere, cut or not")
         return 1
 
     # -- time ------------------------------------------------------------------------------------------------

@@ -373,11 +373,14 @@ class RtmpDecoder:
             if cs is None:
                 cs = chunks.streams[csid] = ChunkStream(csid)
                 cs.drifted = True
-            if cs.orphan and head.length < 0:
+            if cs.orphan and (head.length < 0 or csid in sync.orphans):
                 continue
             cs.orphan = False
             cs.length, cs.type_id, cs.stream_id = head
             cs.stale = True
+        for csid in sync.orphans:
+            cs = chunks.streams.setdefault(csid, ChunkStream(csid))
+            cs.orphan = cs.stale = cs.drifted = True
         if sync.size_floor and self._search_size >= sync.size_floor:
             chunks.chunk_size, chunks.size_floor = self._search_size, 0
         else:

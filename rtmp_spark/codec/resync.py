@@ -24,6 +24,8 @@ PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
 GUESS_BITS = 12  # what a guessed length costs
+MAX_STEPS = 20_000  # headers looked at before a search is given up
+INTERLEAVED_SIZES = (128, 4096, 60000, 65536)  # where messages interleave, the size cannot be read off one message
 BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
 HEADER_BYTES = (11, 7, 3, 0)
 _CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
@@ -56,6 +58,7 @@ class Sync(NamedTuple):
     chunk_size: int
     size_floor: int  # 0: the chunk size is certain; else it is at least this
     heads: dict[int, Head]  # what messages at and after `position` may refer back to
+    orphans: frozenset[int]  # csids on which the rest of a message is still to come
 
 
 class _Header(NamedTuple):
@@ -76,6 +79,7 @@ class _Walk(NamedTuple):
     heads: dict[int, Head]
     marks: dict[int, set[bytes]]  # per csid, how its payloads begin
     guessed: dict[int, Head] = {}  # lengths that no header says
+    orphans: frozenset[int] = frozenset()  # csids in the middle of a message at the start
 
 
 def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> list[int]:
@@ -104,7 +108,8 @@ def find(
     anchors = _anchors(buf, skip)
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
-    for size in (chunk_size, 0) if chunk_size else (0,):
+    for size in (chunk_size, 0) if chunk_size else (0, *INTERLEAVED_SIZES):
+        chain.steps = MAX_STEPS
         for anchor in anchors:
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits < need:
@@ -237,6 +242,27 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     return 0
 
 
+def orphan_end(buf: bytes, data: int, size: int, expected: set[int]) -> int | None:
+    """Where a chunk ends that belongs to a message of unknown length: after a whole chunk, or at the next header."""
+    full = data + size
+    if full < len(buf) and (buf[full] in expected or _strong(buf, full)):
+        return full
+    for match in _ANCHOR.finditer(buf, data + 1, min(full + 20, len(buf))):
+        if match.start() > full:
+            break
+        if _strong(buf, match.start()):
+            return match.start()
+    return None
+
+
+def _strong(buf: bytes, pos: int) -> bool:
+    """A header with a length whose payload looks like what it says."""
+    header = _header(buf, pos, {})
+    if header is None or header.fmt > 1 or header.csid >= 64 or _header_bits(header, {}) < 20:
+        return False
+    return payload_bits(header.type_id, header.length, buf[header.data : header.data + 24]) >= 8
+
+
 class _Chain:
     """Follows messages forward through a buffer."""
 
@@ -245,6 +271,7 @@ class _Chain:
         self.anchors = anchors
         self.dialect_absent = dialect_absent
         self.final = final
+        self.steps = MAX_STEPS
 
     def walk(
         self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6,
@@ -260,8 +287,13 @@ class _Chain:
         rest: dict[int, int] = {}
         ext: dict[int, int] = {}
         marks: dict[int, set[bytes]] = {}
+        orphans: set[int] = set()
+        started: set[int] = set()
         bits = 0
         while bits < ENOUGH_BITS:
+            self.steps -= 1
+            if self.steps < 0:
+                return None
             header = _header(buf, pos, heads)
             if header is None:
                 break
@@ -274,6 +306,13 @@ class _Chain:
             elif left:
                 return None  # a header inside an unfinished message
             else:
+                if fmt == 3 and size and csid not in started and (length < 0 or csid in doubtful or csid in orphans):
+                    expected = {0xC0 | other for other, more in rest.items() if more} | {0xC0 | c for c in orphans}
+                    stop = orphan_end(buf, data, size, expected | {0xC0 | csid})
+                    if stop is not None:
+                        orphans.add(csid)
+                        pos = stop
+                        continue
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
                     trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}))
                     if trusting is not None and trusting.bits >= GUESS_BITS:
@@ -292,6 +331,7 @@ class _Chain:
                 if worth < 0 or inside < 0:
                     return None
                 bits += worth + inside
+                started.add(csid)
                 heads[csid] = Head(length, type_id, stream_id)
                 if fmt < 2:
                     doubtful.discard(csid)
@@ -311,7 +351,7 @@ class _Chain:
                 if self.final:
                     bits -= 8  # a message cut by the end proves less
                 break
-        return _Walk(bits, size, floor, heads, marks)
+        return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans))
 
     def _branch(
         self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int, doubtful: set[int]
@@ -328,6 +368,8 @@ class _Chain:
             else:  # not seen whole: an uncut message proves nothing about the size
                 cuts = (end - data) // (size + 1) if size else 0
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
+            if onward is not None and size and onward.bits < 16 and cuts < (2 if size in COMMON_SIZES else 4):
+                continue  # one byte that happens to look like a mark
             if onward is not None and (best is None or onward.bits + 8 * cuts > best.bits):
                 best = onward._replace(bits=onward.bits + 8 * cuts)
         return best
@@ -352,8 +394,9 @@ class _Chain:
             onward = self.walk(
                 stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, frozenset(doubtful - {csid})
             )
-            if onward is None or csid not in onward.marks:  # it must come again to be believed
-                continue
+            first = buf[data : data + 1]
+            if onward is None or not any(mark[:1] == first for mark in onward.marks.get(csid, ())):
+                continue  # to be believed it must come again and look alike
             if best is None or onward.bits - GUESS_BITS > best.bits:
                 head = Head(length, type_id, 1)
                 best = onward._replace(bits=onward.bits - GUESS_BITS, guessed={**onward.guessed, csid: head})
@@ -403,28 +446,31 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = {csid: head for csid, head in walk.heads.items()}
     heads = dict(known)
+    certain: set[int] = set()  # csids whose length a later message repeats
     earlier = [anchor for anchor in anchors if anchor < at]
     position = at
     while True:
-        step = _before(buf, position, size, earlier, lengths, types, walk.marks, heads)
+        step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks)
         if step is None:
             break
         position, header = step
         if header.fmt >= 2:
             lengths[header.csid] = header.length
+            certain.add(header.csid)
             heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
         else:
             lengths.pop(header.csid, None)
+            certain.discard(header.csid)
             heads.pop(header.csid, None)
         earlier = [anchor for anchor in earlier if anchor < position]
     for csid, head in {**types, **walk.guessed}.items():
         heads.setdefault(csid, head if csid in walk.guessed else Head(-1, head.type_id, head.stream_id))
-    return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads)
+    return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads, walk.orphans)
 
 
 def _before(
     buf: bytes, stop: int, size: int, anchors: list[int], lengths: dict[int, int],
-    types: dict[int, Head], marks: dict[int, set[bytes]], heads: dict[int, Head],
+    certain: set[int], types: dict[int, Head], marks: dict[int, set[bytes]],
 ) -> tuple[int, _Header] | None:  # fmt: skip
     for anchor in reversed(anchors):
         if stop - anchor > BACK_BYTES:
@@ -442,7 +488,7 @@ def _before(
                 if found is not None and found[0] >= 16:
                     return found[1:]
     for csid, head in types.items():
-        if csid < 64 and csid not in lengths and marks.get(csid):
+        if csid < 64 and csid not in certain and marks.get(csid):
             for pos in _candidates(buf, max(0, stop - BACK_BYTES), stop, csid):
                 found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, head, marks)
                 if found is not None and found[0] >= 30:
@@ -504,9 +550,11 @@ def _compact(
         return None
     # the marks are no evidence: the tail of any longer message has them too
     inside = payload_bits(head.type_id, length, buf[data : min(stop, data + 24)])
-    if inside < 0:
+    if inside < 0 or head.type_id in _CONTROL_LENGTHS:
         return None
     alike = max((_alike(buf[data : data + 3], mark) for mark in marks.get(csid, ())), default=0)
+    if not alike and inside < 24:
+        return None
     return bits + max(inside, 8 * alike), pos, _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id)
 
 
