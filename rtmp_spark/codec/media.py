@@ -501,10 +501,9 @@ def _nal_fault(body: bytes, start: int, stop: int, pos: int) -> DecodeError:
     return _bad(min(pos, stop), detail, ViolationCode.MEDIA_NAL)
 
 
-# NAL unit types of pictures: where a decoder can always start; where it may with leading pictures or gradual refresh
-# in between; all others. ITU-T H.264 table 7-1, H.265 table 7-1, H.266 table 5
+# NAL unit types of pictures where a decoder can always start, and of those where it cannot. The rest (CRA, GDR) may
+# stand under either flag. ITU-T H.264 table 7-1, H.265 table 7-1, H.266 table 5
 IDR_TYPES = {"avc": frozenset((5,)), "hevc": frozenset(range(16, 21)), "vvc": frozenset((7, 8))}
-_OPEN_TYPES = {"avc": frozenset[int](), "hevc": frozenset((21, 22, 23)), "vvc": frozenset((9, 10))}
 _OTHER_TYPES = {"avc": frozenset((1, 2, 3, 4)), "hevc": frozenset(range(16)), "vvc": frozenset(range(7))}
 
 
@@ -512,7 +511,7 @@ def random_access(codec: str, types: list[int], body: bytes, length_size: int, s
     """Can a decoder start at this frame? None where either flag is right: no picture, open GOP, gradual refresh."""
     if not IDR_TYPES[codec].isdisjoint(types):
         return True
-    if not _OPEN_TYPES[codec].isdisjoint(types) or _OTHER_TYPES[codec].isdisjoint(types):
+    if _OTHER_TYPES[codec].isdisjoint(types):
         return None
     if codec == "avc" and 6 in types and _recovery_point(body, length_size, start, end):
         return None
