@@ -1,0 +1,250 @@
+"""The second pass: the connections of one bucket, decoded exactly, from only their own packets.
+
+A bucket is a set of index groups. Its packets are read by their places (or, of files without an index, by reading
+the file and leaving out strangers), in the order of the files, and go through the very same recording that
+`inspect` uses: whatever the split size and the number of buckets, a connection sees the same packets in the same
+order. What comes out are blobs of Arrow rows, one per table, and what the ledger wants to know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.capture.conversation import Settings
+from rtmp_spark.capture.facts import FRAME_BITS
+from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
+from rtmp_spark.capture.flows import group as group_flows
+from rtmp_spark.capture.packet import Dissector, Segments
+from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
+from rtmp_spark.capture.recording import CaptureFile, Recording
+from rtmp_spark.capture.redact import Redactor
+from rtmp_spark.capture.rows import Batch
+
+from .paths import open_file
+from .scan import group_of_key, places
+
+PART_BYTES = 8 << 20  # of rows in one staged part, before compression
+NEAR_BYTES = 256 << 10  # records closer than this are read in one go
+_RECORD_FIELDS = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for, in a form that travels."""
+
+    sensor: str = ""
+    redact_key: str | None = None  # hex; None keeps secrets
+    keep_payloads: bool = False
+    host: str | None = None
+    port: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def settings(self) -> Settings:
+        key = None if self.redact_key is None else bytes.fromhex(self.redact_key)
+        return Settings(
+            sensor=self.sensor,
+            redactor=Redactor(key),
+            keep_payloads=self.keep_payloads,
+            host=self.host,
+            port=self.port,
+            since=self.since,
+            until=self.until,
+        )
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """One capture of an ingest, in the order of time."""
+
+    number: int  # in the lake, growing
+    path: str
+    capture_id: str
+    whole: bool  # no index: read it from the start
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    file: FilePlan
+    start: int
+    frames_before: int
+
+
+@dataclass
+class Piece:
+    """What one bucket has to read of one split: the packets of its groups."""
+
+    split: SplitPlan
+    groups: list[int] = field(default_factory=list)
+    indexes: list[bytes] = field(default_factory=list)
+
+
+class BucketRecording(Recording):
+    """A recording that is fed blocks and knows its files beforehand."""
+
+    def __init__(self, settings: Settings, tables: Sequence[str], files: Iterable[FilePlan]) -> None:
+        super().__init__([], settings, tables)
+        by_number = {f.number: f for f in files}
+        self.capture_ids: list[str | None] = [None] * (max(by_number, default=-1) + 1)
+        self.files = _Files()  # type: ignore[assignment]
+        for number, file in by_number.items():
+            self.capture_ids[number] = file.capture_id
+
+    def feed(self, block: PacketBlock, segments: Segments, number: int) -> None:
+        self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
+        items = self._reassembler.feed(segments, number)
+        self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
+
+    def finish(self) -> None:
+        self._deliver(self._reassembler.finish(), 1 << 62)
+        self._sink.add("streams", self._sink.take_late("streams"))
+
+    def take(self) -> Iterator[Batch]:
+        yield from self._sink.flush(self.capture_ids)
+
+    @property
+    def other_flows(self) -> dict[int, int]:
+        return {number: file.other_flows for number, file in self.files.items()}  # type: ignore[attr-defined]
+
+
+class _Files(dict[int, CaptureFile]):
+    def __missing__(self, number: int) -> CaptureFile:
+        made = self[number] = CaptureFile("")
+        return made
+
+
+class Parts:
+    """Batches on their way into staged parts: per table one Arrow stream each."""
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        self._tables = tables
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._bytes = 0
+        self.rows: dict[str, int] = {}
+
+    def add(self, batches: Iterable[Batch]) -> None:
+        for table, batch in batches:
+            self._held.setdefault(table, []).append(batch)
+            self._bytes += batch.nbytes
+            self.rows[table] = self.rows.get(table, 0) + batch.num_rows
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= PART_BYTES
+
+    def take(self) -> dict[str, bytes]:
+        held, self._held, self._bytes = self._held, {}, 0
+        return {table: _stream(batches) for table, batches in held.items()}
+
+
+def _stream(batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def decode(
+    pieces: Sequence[Piece], files: Sequence[FilePlan], groups: frozenset[int], options: Options, tables: Sequence[str]
+) -> Iterator[tuple[dict[str, bytes], str | None]]:
+    """Parts of rows; the last one with the bucket's own account as JSON."""
+    recording = BucketRecording(options.settings(), tables, files)
+    parts = Parts(tables)
+    ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
+    dissector, current = Dissector(), -1
+    for piece in ordered:
+        number = piece.split.file.number
+        if number != current:
+            dissector, current = Dissector(), number
+        for block, segments in _packets(piece, groups, dissector):
+            recording.feed(block, segments, number)
+            parts.add(recording._sink.ready())
+        parts.add(recording.take())
+        if parts.full:
+            yield parts.take(), None
+    recording.finish()
+    parts.add(recording.take())
+    last = parts.take()
+    account = {
+        "connections": recording.connections,
+        "refusals": recording.refusals,
+        "other_flows": recording.other_flows,
+        "rows": parts.rows,
+    }
+    yield last, json.dumps(account)
+
+
+def _packets(piece: Piece, groups: frozenset[int], dissector: Dissector) -> Iterator[tuple[PacketBlock, Segments]]:
+    split = piece.split
+    with open_file(split.file.path) as file:
+        if split.file.whole:
+            for block in open_capture(file):
+                yield block, _ours(dissector.segments(block), groups)
+            return
+        header = parse_header(file.read(FILE_HEADER_BYTES))
+        frame, offset = (np.concatenate(c) for c in zip(*(places(blob) for blob in piece.indexes)))
+        order = np.argsort(frame, kind="stable")
+        for block in gather(file, header, split.start + offset[order], split.frames_before + frame[order]):
+            yield block, dissector.segments(block)
+
+
+def _ours(segments: Segments, groups: frozenset[int]) -> Segments:
+    """Without the connections of other buckets."""
+    if not len(segments):
+        return segments
+    flows = group_flows(segments)
+    wanted = np.array([group_of_key(key) in groups for key in flows.keys])
+    if wanted.all():
+        return segments
+    mask = np.empty(len(flows.order), bool)
+    mask[flows.order] = wanted[flows.group]
+    return segments.select(mask)
+
+
+def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
+    """The records at these places of the file, in windows; what lies between is skipped where that pays."""
+    if not len(offsets):
+        return
+    far = np.flatnonzero(np.diff(offsets) > NEAR_BYTES) + 1
+    starts = [0, *far.tolist()]
+    for first, last in zip(starts, [*starts[1:], len(offsets)]):
+        while first < last:
+            until = int(np.searchsorted(offsets[first:last], offsets[first] + WINDOW_BYTES)) + first
+            yield _window(file, header, offsets[first:until], frames[first:until])
+            first = until
+
+
+def _window(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
+    base = int(offsets[0])
+    file.seek(base)
+    head = file.read(int(offsets[-1]) - base + header.record_header_bytes)
+    at = offsets - base
+    order = "little" if header.byte_order == "<" else "big"
+    last = int(at[-1]) + 8
+    tail = file.read(int.from_bytes(head[last : last + 4], order))  # type: ignore[arg-type]
+    data = b"".join((head, tail, PADDING))
+    fields = rows_at(data, at, _RECORD_FIELDS).view(header.byte_order + "u4").astype(np.int64)
+    caplen = fields[:, 2]
+    return PacketBlock(
+        data,
+        frames,
+        fields[:, 0] * 1_000_000_000 + fields[:, 1] * (1 if header.nanosecond else 1000),
+        at + header.record_header_bytes,
+        caplen,
+        np.maximum(fields[:, 3], caplen),
+        np.full(len(at), header.link_type, np.int64),
+    )
+
+
+def account_of(text: str) -> dict[str, Any]:
+    account: dict[str, Any] = json.loads(text)
+    account["other_flows"] = {int(k): v for k, v in account["other_flows"].items()}
+    return account
