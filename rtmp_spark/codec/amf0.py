@@ -110,8 +110,10 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
     if reader.unfinished is not None:
         stack.append((sink, keyed, count))
         sink, keyed = reader.unfinished.pairs, True
+    node = -1
     try:
-        for node in range(max(reader.nodes, 0) + 1):
+        while True:
+            node += 1
             while True:  # close what ends here, then find the place of the next value
                 if keyed:
                     length = data[pos] << 8 | data[pos + 1] if pos < size else 0
@@ -132,6 +134,8 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
                     return pos
                 sink, keyed, count = stack.pop()
 
+            if node >= reader.nodes:
+                raise DecodeError(ViolationCode.AMF_LIMIT, pos, f"more than {reader.limits.amf_nodes} values")
             marker = data[at]
             if marker == _STRING:
                 end = at + 3 + (data[at + 1] << 8 | data[at + 2])
@@ -153,7 +157,7 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
                 objects.append(value)
                 sink, keyed = inner, marker != _STRICT_ARRAY
                 if keyed:
-                    pos = _plain_properties(data, pos, inner, reader.nodes - node)
+                    pos = _plain_properties(data, pos, inner, reader.nodes - node - 1)
                     reader.nodes -= len(inner)
                 continue
             else:
@@ -161,7 +165,6 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
                 pos = reader.rare(marker, at, node, append, len(stack) + 1)
                 continue
             sink.append((key, value) if keyed else value)
-        raise DecodeError(ViolationCode.AMF_LIMIT, pos, f"more than {reader.limits.amf_nodes} values")
     except (IndexError, struct.error):
         raise DecodeError(ViolationCode.AMF_TRUNCATED, pos, "the data ends inside a value") from None
 
@@ -413,7 +416,7 @@ class _Writer:
             out += b"\x01\x01" if value else b"\x01\x00"
         elif isinstance(value, (int, float)):
             out.append(_NUMBER)
-            self._double(value)
+            out += amf3.double(value)
         elif isinstance(value, (str, BadString)):
             raw = amf3.encoded(value)
             if len(raw) > 0xFFFF:
@@ -427,8 +430,8 @@ class _Writer:
             out.append(_UNSUPPORTED)
         elif isinstance(value, Date):
             out.append(_DATE)
-            self._double(value.ms)
-            out += struct.pack(">h", value.tz)
+            out += amf3.double(value.ms)
+            out += struct.pack(">h", max(-0x8000, min(value.tz, 0x7FFF)))
         elif isinstance(value, Xml):
             self._long_text(_XML, amf3.encoded(value.text))
         elif isinstance(value, Reference):
@@ -497,9 +500,3 @@ class _Writer:
         self.out.append(marker)
         self.out += _UINT32.pack(len(raw))
         self.out += raw
-
-    def _double(self, number: float) -> None:
-        try:
-            self.out += _DOUBLE_BE.pack(number)
-        except OverflowError as error:
-            raise EncodeError(f"AMF has no number as large: {error}") from error

@@ -328,7 +328,7 @@ class Writer:
             self._u29(value & 0x1FFFFFFF)
         elif isinstance(value, (int, float)):
             out.append(_DOUBLE)
-            self._double(value)
+            out += double(value)
         elif isinstance(value, (str, BadString)):
             out.append(_STRING)
             self._string(value)
@@ -347,7 +347,7 @@ class Writer:
         out = self.out
         if isinstance(value, Date):
             out += bytes((_DATE, 1))
-            self._double(value.ms)
+            out += double(value.ms)
         elif isinstance(value, Xml):
             out.append(_XML)
             self._text(value.text)
@@ -455,12 +455,6 @@ class Writer:
             raise EncodeError(f"AMF3 cannot count to {number}")
         self._u29(number << 1 | 1)
 
-    def _double(self, number: float) -> None:
-        try:
-            self.out += _DOUBLE_BE.pack(number)
-        except OverflowError as error:
-            raise EncodeError(f"AMF has no number as large: {error}") from error
-
     def _u29(self, number: int) -> None:
         out = self.out
         if number < 0x80:
@@ -490,3 +484,11 @@ def encoded(text: Text) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise EncodeError(f"not a text that UTF-8 can say: {error.reason}") from error
+
+
+def double(number: float) -> bytes:
+    """The eight bytes of a number; Python's integers can be too large."""
+    try:
+        return _DOUBLE_BE.pack(number)
+    except (OverflowError, struct.error) as error:
+        raise EncodeError(f"no AMF number: {error}") from error
