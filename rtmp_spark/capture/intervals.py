@@ -121,8 +121,11 @@ class Carry:
         return joined.select(np.arange(len(joined.ts_ns))[-_CARRY_ROWS:])
 
 
-def of_window(seen: Observed, number: Ints, origin: Ints, acked_before: Ints) -> tuple[Intervals, Carry]:
-    """Facts of one window. Per slot: connection number, originating side; acked_before is (slots, 2), -1 for none."""
+def of_window(
+    seen: Observed, number: Ints, origin: Ints, acked_before: Ints, top_before: Ints
+) -> tuple[Intervals, Carry]:
+    """Facts of one window. Per slot: connection number and originating side; per slot and side: the offsets that were
+    acknowledged (-1: none) and sent before it."""
     total = len(seen.slot)
     if not total:
         return empty(), Carry.nothing()
@@ -141,32 +144,38 @@ def of_window(seen: Observed, number: Ints, origin: Ints, acked_before: Ints) ->
         rows = np.flatnonzero(is_data)
         if not len(rows):
             continue
-        ends = np.maximum.accumulate(seen.end[rows] + shift[rows])
-        new_data = ends == seen.end[rows] + shift[rows]
+        own_ends = seen.end[rows] + shift[rows]
+        sent_before = np.where(seen.carried[rows], 0, top_before[seen.slot[rows], side]) + shift[rows]
+        ends = np.maximum.accumulate(np.maximum(own_ends, sent_before))
+        new_data = (own_ends == ends) & (own_ends > sent_before)
         new_data[1:] &= ends[1:] > ends[:-1]
         flying = ends - shift[rows] - acked[rows]
         in_flight[rows] = np.where((acked[rows] >= 0) & ~seen.carried[rows], np.maximum(flying, 0), 0)
+        # A retransmission in flight makes every waiting acknowledgement ambiguous (Karn).
+        doubts = np.cumsum((seen.side == side) & (seen.retransmitted > 0))
+        timed = rows[new_data & (seen.retransmitted[rows] == 0)]
+        timed_ends = seen.end[timed] + shift[timed]
         advances = np.flatnonzero((seen.side != side) & (seen.ack >= 0))
         before = np.where(first[advances], acked_before[seen.slot[advances], side], acked[np.maximum(advances - 1, 0)])
-        advances = advances[(seen.ack[advances] > before) & (before >= 0)]
-        newest = np.searchsorted(ends, seen.ack[advances] + shift[advances], "right") - 1
-        known = newest >= 0
-        advances, newest = advances[known], newest[known]
-        source = rows[newest]
+        newest = np.searchsorted(timed_ends, seen.ack[advances] + shift[advances], "right") - 1
+        forward = (seen.ack[advances] > before) & (before >= 0) & (newest >= 0)
+        advances, before, source = advances[forward], before[forward], timed[newest[forward]]
         sound = (
             (seen.slot[source] == seen.slot[advances])
             & (source < advances)
-            & new_data[newest]
-            & (seen.retransmitted[source] == 0)
+            & (doubts[source] == doubts[advances])
+            & (seen.end[source] > before)
             & (seen.ts_ns[advances] >= seen.ts_ns[source])
         )
-        rtt_sum[source[sound]] += (seen.ts_ns[advances] - seen.ts_ns[source])[sound]
-        rtt_count[source[sound]] += 1
+        np.add.at(rtt_sum, source[sound], (seen.ts_ns[advances] - seen.ts_ns[source])[sound])
+        np.add.at(rtt_count, source[sound], 1)
         last_of_slot = np.append(np.flatnonzero(first)[1:], total) - 1
-        finally_acked = np.zeros(int(seen.slot[-1]) + 1, np.int64)
+        finally_acked = np.full(int(seen.slot[-1]) + 1, -1, np.int64)
         finally_acked[seen.slot[last_of_slot]] = acked[last_of_slot]
-        reached = finally_acked[seen.slot[rows]]
-        waiting = rows[(seen.end[rows] > reached) & (reached >= 0) & new_data]
+        finally_doubted = np.zeros(len(finally_acked), np.int64)
+        finally_doubted[seen.slot[last_of_slot]] = doubts[last_of_slot]
+        reached, doubted = finally_acked[seen.slot[timed]], finally_doubted[seen.slot[timed]]
+        waiting = timed[(seen.end[timed] > reached) & (reached >= 0) & (doubts[timed] == doubted)]
         carries.append(Carry(number[seen.slot[waiting]], seen.side[waiting], seen.ts_ns[waiting], seen.end[waiting]))
     carry = Carry.nothing()
     for one in carries:

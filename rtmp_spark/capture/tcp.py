@@ -171,7 +171,7 @@ class Reassembler:
         waiting = self._carry.select(here)
         if len(waiting.ts_ns):
             seen = _with_carried(seen, waiting, number)
-        facts, carry = intervals.of_window(seen, number, origin, window.acked_before())
+        facts, carry = intervals.of_window(seen, number, origin, window.acked_before(), window.top_before())
         self._intervals.append(facts)
         self._carry = self._carry.select(~here).plus(carry)
 

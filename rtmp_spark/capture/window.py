@@ -40,6 +40,7 @@ class Window:
         self._out = out
         self.slots: list[Connection] = [owner.connection_of(key) for key in flows.keys]
         self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in self.slots]
+        self._top_before = [(c.sides[0].top, c.sides[1].top) for c in self.slots]
         self._slot = flows.group.copy()
         rows = len(flows.order)
         self._end = np.full(rows, -1, np.int64)
@@ -188,6 +189,7 @@ class Window:
                 slot = len(self.slots)
                 self.slots.append(connection)
                 self._acked_before.append((None, None))
+                self._top_before.append((0, 0))
             payload = data[start : start + length]
             reached, again = connection.receive(
                 side, frame, ts_ns, seq, ack, flags, window, payload, missing, vlan, wscale, out
@@ -271,6 +273,10 @@ class Window:
                 known = acked is not None and stream.synced
                 table.append(max(stream.offset_of(acked), -1) if known and acked is not None else -1)
         return np.array(table, np.int64).reshape(-1, 2)
+
+    def top_before(self) -> Ints:
+        """Per slot and side, the highest offset that was sent when the window began."""
+        return np.array(self._top_before, np.int64).reshape(-1, 2)
 
 
 class _Directions:
