@@ -12,7 +12,7 @@ header cannot be true it stops with `lost` set; finding the next message is the 
 from __future__ import annotations
 
 from .errors import Severity, ViolationCode
-from .events import ABORTED, COMPLETE, TRUNCATED, Event, MessageReceived, Skipped, Violation
+from .events import ABORTED, COMPLETE, GAP, TRUNCATED, Event, MessageReceived, Skipped, Violation
 from .limits import DEFAULT_LIMITS, Limits
 from .message import (
     ABORT,
@@ -24,7 +24,7 @@ from .message import (
     USER_CONTROL,
     parse_control,
 )
-from .resync import HEADER_BYTES, orphan_end, payload_bits, split_sizes
+from .resync import COMMON_SIZES, HEADER_BYTES, is_strong, orphan_end, payload_bits, split_sizes
 
 EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
@@ -82,6 +82,7 @@ class Dechunker:
         self.limits = limits
         self.streams: dict[int, ChunkStream] = {}
         self.chunk_size = chunk_size
+        self.size_announced = True  # by Set Chunk Size, or it is the default; False: inferred
         self.size_floor = 0  # after a resync: the size is only known to be at least this; 0 when it is known
         self.old_size = 0  # the size before the last change, while nobody has seen the new one in use
         self.dialect = UNKNOWN
@@ -202,6 +203,8 @@ class Dechunker:
             if cs is None:
                 return self._fresh(pos, fmt, csid, out)
             if cs.active and not cs.orphan:
+                if self.inferred:
+                    return self._lose("fmt 2 inside an unfinished message")
                 return self._continue(cs, buf, pos, data, end, final, out, fmt=fmt)
             return self._begin(cs, buf, pos, data, end, final, out, fmt, field, ext, cs.length, cs.type_id, cs.stream_id)
         length = buf[header + 3] << 16 | buf[header + 4] << 8 | buf[header + 5]
@@ -216,7 +219,7 @@ class Dechunker:
             reading = self._inside_message(cs, buf, data, end, final, fmt, length, type_id)
             if reading == WAITING:
                 return -1
-            if reading == CONTINUES:
+            if reading == CONTINUES and not self.inferred:
                 return self._continue(cs, buf, pos, data, end, final, out, fmt=fmt)
         doubtful = (
             type_id not in TYPE_NAMES
@@ -411,7 +414,8 @@ class Dechunker:
             if self.header_ok(buf, last, end, final) > self.header_ok(buf, data + size, end, final):
                 stop = last
         if stop is None:
-            stop = orphan_end(buf, data, size, {0xC0 | other.csid for other in self.streams.values() if other.orphan or other.active})
+            pending = {0xC0 | s.csid: s.length - s.got for s in self.streams.values() if s.active and not s.orphan}
+            stop = orphan_end(buf, data, size, pending, {0xC0 | s.csid for s in self.streams.values() if s.orphan})
         if stop is None and self.header_ok(buf, data + size, end, final) > 0:
             stop = data + size
         if stop is None:
@@ -580,6 +584,8 @@ class Dechunker:
             ok = self.header_ok(buf, data + length + cuts, end, final)
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size
+        if not best_size and uncut <= 0:  # cut, with another message in between
+            best_size = next((size for size in COMMON_SIZES if self.size_floor <= size < length and is_strong(buf, data + size)), 0)
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
         elif uncut > 0 or final:
@@ -693,6 +699,9 @@ class Dechunker:
         self._emit(cs, stop, status, cs.length - len(payload), payload, out)
 
     def _give_up(self, cs: ChunkStream, offset: int, out: list[Event]) -> None:
+        if self.inferred:  # more likely ours than the sender's fault
+            self.close_partial(cs, GAP, offset, out)
+            return
         self._flag(out, ViolationCode.CHUNK_INTERRUPTED, offset,
                    f"a new message begins on csid {cs.csid} with {cs.length - cs.got} bytes of the last one to come",
                    cs.start)  # fmt: skip
@@ -719,5 +728,6 @@ class Dechunker:
         self.old_size = self.chunk_size if self.size_floor == 0 else 0
         self.chunk_size = min(size, MAX_CHUNK_SIZE)
         self.size_floor = 0
+        self.size_announced = True
         if self.old_size == self.chunk_size:
             self.old_size = 0

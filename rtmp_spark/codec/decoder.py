@@ -57,6 +57,7 @@ class RtmpDecoder:
         self._bridge: list[int] = []  # csid, wire bytes to its end, payload bytes to the next mark, mark bytes, lost
         if phase == "midstream":
             self._chunks.inferred = True
+            self._chunks.size_announced = False
 
     @property
     def offset(self) -> int:
@@ -274,7 +275,7 @@ class RtmpDecoder:
         self._give_up_partials(out)
 
     def _certain_size(self) -> int:
-        return 0 if self._chunks.size_floor else self._chunks.chunk_size
+        return self._chunks.chunk_size if self._chunks.size_announced else 0
 
     def _give_up_partials(self, out: list[Event]) -> None:
         for cs in self._unfinished():
@@ -385,6 +386,7 @@ class RtmpDecoder:
             chunks.chunk_size, chunks.size_floor = self._search_size, 0
         else:
             chunks.chunk_size, chunks.size_floor = sync.chunk_size, sync.size_floor
+            chunks.size_announced = chunks.size_announced and sync.chunk_size == self._search_size
         chunks.old_size = 0
         chunks.inferred = True
         self.phase = "chunks"
@@ -452,5 +454,5 @@ _DECODER_FIELDS = (
     "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_lost_at", "_damaged",
     "_bridge",
 )  # fmt: skip
-_CHUNKS_FIELDS = ("chunk_size", "size_floor", "old_size", "dialect", "held", "high", "inferred")
+_CHUNKS_FIELDS = ("chunk_size", "size_announced", "size_floor", "old_size", "dialect", "held", "high", "inferred")
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))

@@ -45,6 +45,9 @@ _NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00[\x03-\x3f][!
 _DATA_NAMES = (b"@setDataFrame", b"@clearDataFrame", b"onMetaData", b"onCuePoint", b"onTextData", b"onCaption", b"|Rtmp")
 
 
+_PLAIN_FORMATS = (1, 2, 3, 7, 8, 11)  # ADPCM, MP3, PCM, G.711, Speex: audio whose first byte is all there is to see
+
+
 class Head(NamedTuple):
     """What fmt 1, 2 and 3 refer back to."""
 
@@ -110,6 +113,7 @@ def find(
     need = PROOF_BITS_AT_END if final else PROOF_BITS
     for size in (chunk_size, 0) if chunk_size else (0, *INTERLEAVED_SIZES):
         chain.steps = MAX_STEPS
+        chain.interleaved = size > 0
         for anchor in anchors:
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits < need:
@@ -242,20 +246,26 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     return 0
 
 
-def orphan_end(buf: bytes, data: int, size: int, expected: set[int]) -> int | None:
-    """Where a chunk ends that belongs to a message of unknown length: after a whole chunk, or at the next header."""
+def orphan_end(buf: bytes, data: int, size: int, pending: dict[int, int], orphans: set[int]) -> int | None:
+    """Where a chunk ends that belongs to a message of unknown length: after a whole chunk, or at the next header.
+
+    `pending` has the continuation headers of unfinished messages and the bytes these lack, `orphans` those of
+    messages whose length is unknown, too."""
     full = data + size
-    if full < len(buf) and (buf[full] in expected or _strong(buf, full)):
+    if full < len(buf) and (buf[full] in pending or buf[full] in orphans or is_strong(buf, full)):
         return full
-    for match in _ANCHOR.finditer(buf, data + 1, min(full + 20, len(buf))):
-        if match.start() > full:
-            break
-        if _strong(buf, match.start()):
-            return match.start()
+    for match in _ANCHOR.finditer(buf, data + 1, min(full + 40, len(buf))):
+        header = match.start()
+        if is_strong(buf, header):
+            for mark, rest in pending.items():  # the last chunk of another message may stand before that header
+                before = header - 1 - rest
+                if data < before <= full and rest <= size and buf[before] == mark:
+                    return before
+            return header if header <= full else None
     return None
 
 
-def _strong(buf: bytes, pos: int) -> bool:
+def is_strong(buf: bytes, pos: int) -> bool:
     """A header with a length whose payload looks like what it says."""
     header = _header(buf, pos, {})
     if header is None or header.fmt > 1 or header.csid >= 64 or _header_bits(header, {}) < 20:
@@ -272,6 +282,7 @@ class _Chain:
         self.dialect_absent = dialect_absent
         self.final = final
         self.steps = MAX_STEPS
+        self.interleaved = False
 
     def walk(
         self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6,
@@ -306,13 +317,6 @@ class _Chain:
             elif left:
                 return None  # a header inside an unfinished message
             else:
-                if fmt == 3 and size and csid not in started and (length < 0 or csid in doubtful or csid in orphans):
-                    expected = {0xC0 | other for other, more in rest.items() if more} | {0xC0 | c for c in orphans}
-                    stop = orphan_end(buf, data, size, expected | {0xC0 | csid})
-                    if stop is not None:
-                        orphans.add(csid)
-                        pos = stop
-                        continue
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
                     trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}))
                     if trusting is not None and trusting.bits >= GUESS_BITS:
@@ -322,9 +326,16 @@ class _Chain:
                     data += 4
                 if length < 0:
                     onward = self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
-                    if onward is None:
-                        break  # it cannot be followed, but need not be wrong
-                    return _join(bits, marks, onward)
+                    if onward is not None:
+                        return _join(bits, marks, onward)
+                    if fmt == 3 and size and self.interleaved and csid not in started:
+                        orphans.add(csid)
+                        pending = {0xC0 | other: more for other, more in rest.items() if more}
+                        stop = orphan_end(buf, data, size, pending, {0xC0 | other for other in orphans})
+                        if stop is not None:
+                            pos = stop
+                            continue
+                    break  # it cannot be followed, but need not be wrong
                 worth = _header_bits(header, heads)
                 head = buf[data : data + 24]
                 inside = payload_bits(type_id, length, head)
@@ -382,7 +393,8 @@ class _Chain:
         buf = self.buf
         if type_id < 0:
             type_id = _type_by_content(buf[data : data + 24])
-        if type_id < 0 or csid >= 64 or payload_bits(type_id, 1, buf[data : data + 24]) < 0:
+        inside = payload_bits(type_id, 1, buf[data : data + 24]) if type_id >= 0 else -1
+        if inside < 0 or csid >= 64 or (type_id == 8 and inside < 8 and buf[data] >> 4 not in _PLAIN_FORMATS):
             return None
         best: _Walk | None = None
         for stop in self._ends(data, csid):
