@@ -22,7 +22,7 @@ from rtmp_spark.capture.records import RecordReader, first_record
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, MIB, Limits
 
-WINDOW_BYTES = 16 * MIB
+WINDOW_BYTES = 8 * MIB
 _SEARCH_BYTES = 2 * MIB  # enough for a chain of the largest records
 _FIRST_WINDOW_BYTES = 1 << 16
 _SECTION_MAGIC = SECTION_HEADER.to_bytes(4, "little")

@@ -78,26 +78,23 @@ class Stream:
 
     __slots__ = (*_COUNTERS, *_PLACES, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons")
 
-    packets: int
-    captured_bytes: int
-    delivered_bytes: int
-    duplicate_bytes: int
-    conflict_bytes: int
-    skipped_bytes: int
-    missed_bytes: int
-    cut_bytes: int
-    retransmitted_bytes: int
-    out_of_order_packets: int
-    gaps: int
-    conflicts: int
-    zero_windows: int
-    zero_window_ns: int
-
     def __init__(self, connection: Connection, side: int) -> None:
         self.connection = connection
         self.side = side
-        for name in _COUNTERS:
-            setattr(self, name, 0)
+        self.packets = 0
+        self.captured_bytes = 0
+        self.delivered_bytes = 0
+        self.duplicate_bytes = 0
+        self.conflict_bytes = 0
+        self.skipped_bytes = 0
+        self.missed_bytes = 0
+        self.cut_bytes = 0
+        self.retransmitted_bytes = 0
+        self.out_of_order_packets = 0
+        self.gaps = 0
+        self.conflicts = 0
+        self.zero_windows = 0
+        self.zero_window_ns = 0
         self.base: int | None = None  # sequence number of offset 0; a guess until `synced`
         self.synced = False
         self.syn = False

@@ -321,7 +321,8 @@ class _Directions:
         highest = (reference + np.maximum.reduceat(advance, starts)) & MASK
         self._acked = np.where(reference < 0, -1, highest).tolist()
         fins = np.flatnonzero(flags & FIN)
-        self._fin = {int(self._run[row]): (int(frame[row]), int(ts_ns[row])) for row in fins.tolist()}
+        places = zip(frame[fins].tolist(), ts_ns[fins].tolist(), strict=True)
+        self._fin = dict(zip(self._run[fins].tolist(), places, strict=True))
         payload = np.flatnonzero(self._length)
         self._bounds = np.searchsorted(payload, bounds).tolist()
         start = segments.start[packet][payload]
