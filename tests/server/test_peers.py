@@ -13,7 +13,6 @@ from relaykit import FlvTag, Programs, StartRelay, frames, read_flv
 from rtmp_relay import client
 from rtmp_relay.synthetic import Synthetic, real_flv
 
-
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 

@@ -1,0 +1,126 @@
+"""The tap's pcap against scapy, a naive reassembly and tshark; rotation; a disk that is full; a worse network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rtmp_relay.laboratory import record_clean
+from rtmp_relay.rewrite import rewrite_capture
+from rtmp_relay.tap import MSS, Tap
+
+scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
+
+CLIENT, SERVER = ("192.0.2.7", 40001), ("198.51.100.9", 1935)
+CLIENT6, SERVER6 = ("2001:db8::7", 40001), ("2001:db8::9", 1935)
+
+
+def write(path: Path, client: tuple[str, int], server: tuple[str, int]) -> tuple[bytes, bytes]:
+    tap = Tap(path)
+    up, down = bytes(range(256)) * 40, b"\xff" * 4001
+    tap.opened(1, client, server, 1_700_000_000_000_000_000)
+    for at in range(0, len(up), 3001):
+        tap.data(1, True, up[at : at + 3001], 1_700_000_000_100_000_000 + at)
+        tap.data(1, False, down[at // 3001 * 1000 : at // 3001 * 1000 + 1000], 1_700_000_000_100_000_001 + at)
+    tap.closed(1, True, False, 1_700_000_001_000_000_000)
+    tap.close()
+    return up, down[:4000]
+
+
+@pytest.mark.parametrize(("client", "server"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
+def test_every_header_is_what_scapy_would_have_written(
+    tmp_path: Path, client: tuple[str, int], server: tuple[str, int]
+) -> None:
+    write(tmp_path / "t.pcap", client, server)
+    for packet in scapy.rdpcap(str(tmp_path / "t.pcap")):
+        again = packet.copy()
+        del again[scapy.TCP].chksum
+        if scapy.IP in again:
+            del again[scapy.IP].chksum
+            del again[scapy.IP].len
+        else:
+            del again[scapy.IPv6].plen
+        assert bytes(scapy.Ether(bytes(again))) == bytes(packet)
+        assert len(packet[scapy.TCP].payload) <= MSS
+
+
+def test_sequence_numbers_rebuild_both_directions(tmp_path: Path) -> None:
+    up, down = write(tmp_path / "t.pcap", CLIENT, SERVER)
+    packets = scapy.rdpcap(str(tmp_path / "t.pcap"))
+    assert [str(p[scapy.TCP].flags) for p in packets[:3]] == ["S", "SA", "A"]
+    assert [str(p[scapy.TCP].flags) for p in packets[-3:]] == ["FA", "FA", "A"]
+    for (address, _), expected in ((CLIENT, up), (SERVER, down)):
+        own = [p[scapy.TCP] for p in packets if p[scapy.IP].src == address]
+        first = own[0].seq + 1
+        stream = b""
+        for segment in own[1:]:
+            if segment.payload:
+                assert segment.seq == (first + len(stream)) & 0xFFFFFFFF
+                stream += bytes(segment.payload)
+        assert stream == expected
+        # what the other side acknowledged in the end: the SYN, every byte, the FIN
+        last_ack = [p[scapy.TCP].ack for p in packets if p[scapy.IP].src != address][-1]
+        assert last_ack == (first + len(stream) + 1) & 0xFFFFFFFF
+
+
+def test_times_are_kept_to_the_nanosecond(tmp_path: Path) -> None:
+    write(tmp_path / "t.pcap", CLIENT, SERVER)
+    data = (tmp_path / "t.pcap").read_bytes()
+    assert data[:4] == bytes.fromhex("4d3cb2a1")  # little-endian magic of nanosecond pcap
+    times = [float(p.time) for p in scapy.rdpcap(str(tmp_path / "t.pcap"))]
+    assert times == sorted(times)
+    assert times[-1] == 1_700_000_001.0
+
+
+def test_wireshark_has_no_complaints(tmp_path: Path) -> None:
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed")
+    record_clean(tmp_path / "t.pcap", players=2, seconds=1.0)
+    options = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-z", "expert,warn", "-q"]
+    done = subprocess.run(["tshark", *options, "-r", tmp_path / "t.pcap"], capture_output=True, text=True, check=True)
+    assert "Errors" not in done.stdout and "Warns" not in done.stdout, done.stdout
+
+
+def test_rotation_keeps_every_packet_and_every_file_whole(tmp_path: Path) -> None:
+    whole, parts = Tap(tmp_path / "whole.pcap"), Tap(tmp_path / "part.pcap", rotate_bytes=10_000)
+    for tap in (whole, parts):
+        tap.opened(1, CLIENT, SERVER, 1)
+        for number in range(60):
+            tap.data(1, number % 2 == 0, bytes((number,)) * 1000, number + 2)
+        tap.closed(1, False, True, 100)
+        tap.close()
+    files = sorted(tmp_path.glob("part-*.pcap"))
+    assert len(files) > 3
+    packets = [bytes(p) for file in files for p in scapy.rdpcap(str(file))]
+    assert packets == [bytes(p) for p in scapy.rdpcap(str(tmp_path / "whole.pcap"))]
+    assert all(file.stat().st_size < 12_000 for file in files)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_ends_the_tap_and_nothing_else() -> None:
+    tap = Tap("/dev/full")
+    tap.opened(1, CLIENT, SERVER, 1)
+    for number in range(200):
+        tap.data(1, True, bytes(5000), number)
+    tap.flush()
+    assert tap.failed is not None
+    tap.data(1, True, b"more", 300)
+    tap.closed(1, True, False, 301)
+    tap.close()
+
+
+def test_loss_reordering_and_duplication_hit_only_data_packets(tmp_path: Path) -> None:
+    write(tmp_path / "t.pcap", CLIENT, SERVER)
+    before = [bytes(p) for p in scapy.rdpcap(str(tmp_path / "t.pcap"))]
+    counts = rewrite_capture(tmp_path / "t.pcap", tmp_path / "u.pcap", lose=0.2, reorder=0.3, duplicate=0.5, skip=2)
+    after = [bytes(p) for p in scapy.rdpcap(str(tmp_path / "u.pcap"))]
+    assert all(counts.values())
+    assert len(after) == len(before) - counts["lost"] + counts["duplicated"]
+    without_data = [p for p in before if not scapy.Ether(p)[scapy.TCP].payload]
+    assert [p for p in after if not scapy.Ether(p)[scapy.TCP].payload] == without_data
+    assert set(after) <= set(before)
+    assert rewrite_capture(tmp_path / "t.pcap", tmp_path / "v.pcap") == {"lost": 0, "reordered": 0, "duplicated": 0}
+    assert (tmp_path / "v.pcap").read_bytes() == (tmp_path / "t.pcap").read_bytes()
