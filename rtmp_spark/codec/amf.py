@@ -202,7 +202,10 @@ def resolve(value: Value) -> Value:
 
 
 def to_json(value: object) -> Any:
-    """The tagged JSON of a value, as an object that `json.dumps` takes."""
+    """The tagged JSON of a value, as an object that `json.dumps` takes.
+
+    Several values of one message belong into one call, as a list: then one budget bounds what references unfold to.
+    """
     return _JsonWriter().write(value, 0)
 
 

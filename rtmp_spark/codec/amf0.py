@@ -263,7 +263,7 @@ class _Reader(Reading):
         self.violations = []
         self.data = data
         self.limits = limits
-        self.nodes = limits.amf_nodes  # less what references and AMF3 took
+        self.nodes = limits.amf_nodes  # less what the fast lane, references and AMF3 took
         self.unfinished: AmfObject | None = None  # left open by the fast lane
         self.tables: amf3.Reader | None = None  # made when the first AMF3 value comes
         self.objects: list[Value] = []
@@ -431,7 +431,9 @@ class _Writer:
         elif isinstance(value, Date):
             out.append(_DATE)
             out += amf3.double(value.ms)
-            out += struct.pack(">h", max(-0x8000, min(value.tz, 0x7FFF)))
+            if not -0x8000 <= value.tz < 0x8000:
+                raise EncodeError(f"no time zone is {value.tz} minutes off")
+            out += value.tz.to_bytes(2, "big", signed=True)
         elif isinstance(value, Xml):
             self._long_text(_XML, amf3.encoded(value.text))
         elif isinstance(value, Reference):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from . import amf0, amf3
 from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resolve, to_json
@@ -289,7 +289,7 @@ class SharedObject:
 
     def to_json(self) -> list[Any]:
         """`commands.args` of it."""
-        return [to_json(argument) for argument in self.as_command().args]
+        return cast("list[Any]", to_json(self.as_command().args))
 
 
 def parse_shared_object(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> SharedObject:
@@ -366,6 +366,8 @@ def dump_shared_object(
 ) -> bytes:
     out = bytearray(b"\x00" if amf_version == 3 else b"")
     out += _short(name)
+    if not 0 <= version < 1 << 32:
+        raise EncodeError(f"a shared object has no version {version}")
     out += struct.pack(">III", version, _PERSISTENT if persistent else 0, 0)
     for event in events:
         if event.kind not in _EVENT_NAMES[1:]:
