@@ -33,13 +33,13 @@ class Ending(NamedTuple):
         return bool(self.streams[direction].packets)
 
     def silence_us(self, direction: str) -> int | None:
-        last = self.streams[direction].ts_last_ns
-        return None if last is None else max(self.ts_end - last // 1000, 0)
+        last = self.streams[direction].top_ts_ns
+        return max(self.ts_end - last // 1000, 0) if last else None
 
 
 def close_cause(ending: Ending, session: Session) -> str:
     if ending.close_kind == "open":
-        return _open_cause(ending)
+        return "capture_ended"
     if session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US:
         return "refused"
     if session.torn_down and not _streaming_after(session):
@@ -63,10 +63,6 @@ def _streaming_after(session: Session) -> bool:
     return any(span.ts_end - goodbye > _GOODBYE_US for span in session.spans if not span.ended)
 
 
-def _open_cause(ending: Ending) -> str:
-    return "capture_ended"
-
-
 def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
     """Findings about the connection as a whole."""
     found: list[Finding] = []
@@ -85,10 +81,10 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
         if stream.zero_windows:
             receiver = SERVER if direction == "c2s" else CLIENT
             detail = (
-                f"the {receiver} closed its window {stream.zero_windows} times, for {stream.zero_window_ns / 1e6:.0f} ms "
-                f"in all; the {_WHO[direction]} waited"
+                f"the {receiver} closed its window {stream.zero_windows} times, for "
+                f"{stream.zero_window_ns / 1e6:.0f} ms in all; the {_WHO[direction]} waited"
             )
-            found.append(Finding(code.TCP_ZERO_WINDOW, detail, None, receiver, direction, count=stream.zero_windows))
+            found.append(Finding(code.TCP_ZERO_WINDOW, detail, None, receiver, direction, times=stream.zero_windows))
     found += _reset(ending, session)
     found += _handshake(ending, session)
     found += _unanswered(ending, session, cause)
@@ -108,8 +104,8 @@ def _reset(ending: Ending, session: Session) -> list[Finding]:
     direction = "c2s" if ending.closed_by == CLIENT else "s2c"
     unacked = [ending.streams[d].unacked_bytes or 0 for d in ("c2s", "s2c")]
     detail = (
-        f"the {ending.closed_by} reset the connection with {unacked[0]} bytes of the client and {unacked[1]} of the server "
-        "unacknowledged"
+        f"the {ending.closed_by} reset the connection with {unacked[0]} bytes of the client and {unacked[1]} "
+        "of the server unacknowledged"
     )
     return [
         Finding(

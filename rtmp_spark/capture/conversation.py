@@ -8,87 +8,36 @@ meaning is made in session.py; here they are only brought together.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from ipaddress import ip_address
-from typing import Any
 
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
-from rtmp_spark.capture.direction import DirectionDecoder, MessageHook
-from rtmp_spark.capture.facts import FRAME_BITS, CommandFact, ControlFact, HandshakeFact, Notable, Row
-from rtmp_spark.capture.findings import Catalogue, FindingFold, Rule, plain_entry
-from rtmp_spark.capture.redact import Redactor, carries_credentials
+from rtmp_spark.capture.connection import Connection
+from rtmp_spark.capture.direction import DirectionDecoder
+from rtmp_spark.capture.facts import CommandFact, HandshakeFact, Notable, Row
+from rtmp_spark.capture.findings import FindingFold
+from rtmp_spark.capture.identity import make_uid
+from rtmp_spark.capture.items import Conflict, End, Gap, Item, Run
+from rtmp_spark.capture.redact import carries_credentials
+from rtmp_spark.capture.roles import WORDS_WITHIN, client_by_ports, client_by_words
 from rtmp_spark.capture.rows import RowSink
 from rtmp_spark.capture.seconds import SETTLED_SECONDS, Seconds
 from rtmp_spark.capture.service import PREFIX_BYTES, RTMP, RTMP_PORTS, RTMPE, Start, recognise
-from rtmp_spark.capture.session import Session, StreamSpan
-from rtmp_spark.capture.tcp import Conflict, Connection, End, Gap, Item, Run
-from rtmp_spark.codec.errors import Severity
+from rtmp_spark.capture.session import Session
+from rtmp_spark.capture.settings import Settings
+from rtmp_spark.capture.summary import connection_row, stream_row
 from rtmp_spark.codec.handshake import PACKET_SIZE
-from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
-ROLE_MESSAGES = 64  # messages that may pass before the ports decide who is client
-_CLIENT_SAYS = frozenset(
-    {
-        "connect", "createStream", "releaseStream", "FCPublish", "FCUnpublish", "FCSubscribe", "publish", "play", "play2",
-        "pause", "seek", "deleteStream", "closeStream", "receiveAudio", "receiveVideo", "getStreamLength", "_checkbw",
-        "@setDataFrame", "@clearDataFrame", "set_buffer_length", "ping_response", "swf_verify_response",
-    }
-)  # fmt: skip
-_SERVER_SAYS = frozenset(
-    {
-        "_result", "_error", "onStatus", "onBWDone", "onFCPublish", "onFCUnpublish", "onFCSubscribe", "|RtmpSampleAccess",
-        "stream_begin", "stream_eof", "stream_dry", "stream_is_recorded", "ping_request", "swf_verify_request",
-        "buffer_empty", "buffer_ready",
-    }
-)  # fmt: skip
-
-RuleFactory = Callable[[], Rule]
-
-
-@dataclass
-class Settings:
-    """What a recording wants to know and how."""
-
-    sensor: str = ""
-    limits: Limits = DEFAULT_LIMITS
-    redactor: Redactor = field(default_factory=lambda: Redactor(None))
-    keep_payloads: bool = False
-    rules: Sequence[RuleFactory] = ()
-    catalogue: Catalogue = plain_entry
-    hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
-    closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
-    uid: str | None = None
-    host: str | None = None
-    port: int | None = None
-    stream: str | None = None
-    since: int | None = None  # microseconds
-    until: int | None = None
-
-
-def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
-    text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
-    return "C" + base64.b32encode(hashlib.sha256(text.encode()).digest()).decode()[:20]
-
-
-def community_id(a: tuple[str, int], b: tuple[str, int]) -> str:
-    """Community ID v1 with seed 0: the same for both directions, as Zeek and Suricata write it."""
-    ends = sorted((ip_address(host).packed, port) for host, port in (a, b))
-    text = b"\0\0" + ends[0][0] + ends[1][0] + b"\x06\0" + ends[0][1].to_bytes(2, "big") + ends[1][1].to_bytes(2, "big")
-    return "1:" + base64.b64encode(hashlib.sha1(text).digest()).decode()
 
 
 class Conversation:
     """One connection. Feed it items, ask it to `advance` after each window, and to `close` at its end."""
 
     __slots__ = (
-        "_at", "_findings", "_held", "_media", "_media_at", "_notable", "_rules", "_sequence", "_settings", "_started", "_stash",
-        "accepted", "bytes_in", "client", "connection", "directions", "refusal", "seconds", "service", "session", "uid",
+        "_at", "_findings", "_held", "_media", "_media_at", "_notable", "_rules", "_sequence", "_settings",
+        "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "refusal", "seconds",
+        "service", "session", "uid",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, settings: Settings) -> None:
@@ -241,33 +190,12 @@ class Conversation:
         return 2 in own and hmac.compare_digest(own[2][8:], peer[1][8:])
 
     def _decide_roles(self, final: bool) -> None:
-        """Without a SYN: the first telling word, else the ports."""
-        told: list[tuple[int, int]] = []  # at, number of the client's direction
-        seen = 0
-        for number, decoder in enumerate(self.directions):
-            if decoder is None:
-                continue
-            seen = max(seen, decoder.messages_seen)
-            for fact in decoder.facts.notable:
-                word = None
-                if isinstance(fact, CommandFact):
-                    word = fact.name
-                elif isinstance(fact, ControlFact):
-                    word = fact.kind
-                elif isinstance(fact, HandshakeFact) and fact.part == 0:
-                    told.append((fact.at, number))  # the client speaks first; sorting finds it
-                    break
-                if word is None or fact.msg_no >= ROLE_MESSAGES:  # type: ignore[union-attr]
-                    continue
-                if word in _CLIENT_SAYS or word in _SERVER_SAYS:
-                    told.append((fact.at, number if word in _CLIENT_SAYS else 1 - number))
-                    break
-        if told:
-            self.client = min(told)[1]
-        elif final or seen >= ROLE_MESSAGES or self.service not in (RTMP, None):
-            a, b = self.connection.a[1], self.connection.b[1]
-            known = [number for number, port in ((1, a), (0, b)) if port in RTMP_PORTS]
-            self.client = known[0] if len(known) == 1 else (0 if a >= b else 1)
+        decoders = self.directions
+        self.client = client_by_words([d.facts.notable if d is not None else () for d in decoders])
+        if self.client is None:
+            heard = max((d.messages_seen for d in decoders if d is not None), default=0)
+            if final or heard >= WORDS_WITHIN or self.service != RTMP:
+                self.client = client_by_ports(self.connection.a[1], self.connection.b[1])
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +224,7 @@ class Conversation:
         if self.uid is None:
             ends = (self.connection.a, self.connection.b)
             client, server = ends[self.client], ends[1 - self.client]
-            self.uid = make_uid(self._settings.sensor, client, server, self.connection.ts_first_ns // 1000)
+            self.uid = make_uid(self._settings.sensor, client, server, (self.connection.ts_first_ns or 0) // 1000)
             if self._settings.uid is not None and self._settings.uid != self.uid:
                 self._refuse("filtered")
                 return False
@@ -309,10 +237,9 @@ class Conversation:
         """Rows of a message table; `ts` is the column that the time filters look at."""
         if not rows or not sink.wants(table):
             return
-        since, until = self._settings.since, self._settings.until
-        if ts >= 0 and (since is not None or until is not None):
-            low, high = since or 0, until if until is not None else 1 << 62
-            rows = [row for row in rows if low <= row[ts] <= high]
+        settings = self._settings
+        if ts >= 0 and (settings.since is not None or settings.until is not None):
+            rows = [row for row in rows if settings.in_time(row[ts])]
         if self._stash is not None:
             self._stash.append((table, direction, rows))
         else:
@@ -435,8 +362,8 @@ class Conversation:
             closed_by = "client" if connection.closed_by == client else "server"
         streams = {"c2s": connection.streams[client], "s2c": connection.streams[1 - client]}
         return Ending(
-            closed_by, connection.close_kind, connection.ts_first_ns // 1000, connection.ts_last_ns // 1000,
-            connection.frame_last, connection.midstream, streams,
+            closed_by, connection.close_kind, (connection.ts_first_ns or 0) // 1000,
+            (connection.ts_last_ns or 0) // 1000, connection.frame_last, connection.midstream, streams,
         )  # fmt: skip
 
     def _finish_rows(self, sink: RowSink, ending: Ending) -> None:
@@ -450,61 +377,10 @@ class Conversation:
         handshake = session.handshake_row(uid)
         if handshake is not None:
             sink.add("handshakes", [handshake])
-        sink.add_late("streams", [self._stream_row(span) for span in session.spans])
+        sink.add_late("streams", [stream_row(self, self._settings, span, self._findings) for span in session.spans])
         rows = self._findings.rows(uid, self._settings.catalogue)
-        low, high = self._settings.since or 0, self._settings.until or 1 << 62
-        sink.add("findings", [row for row in rows if row[11] is None or low <= row[11] <= high])
-        sink.add("connections", [self._connection_row(ending, cause)])
-
-    def _connection_row(self, ending: Ending, cause: str) -> Row:
-        connection, session, redact = self.connection, self.session, self._settings.redactor
-        client = self.client or 0
-        ends = (connection.a, connection.b)
-        (orig_h, orig_p), (resp_h, resp_p) = ends[client], ends[1 - client]
-        files = list(range(connection.frame_first >> FRAME_BITS, (connection.frame_last >> FRAME_BITS) + 1))
-        both = (ending.streams["c2s"], ending.streams["s2c"])
-        silence = [ending.silence_us(d) for d in ("c2s", "s2c")]
-        counted: list[Any] = []
-        for name in (
-            "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
-            "missed_bytes", "retransmitted_bytes", "out_of_order_packets",
-        ):  # fmt: skip
-            counted += [int(getattr(stream, name)) for stream in both]
-        names = dict.fromkeys(redact.stream_name(s.name) for s in session.spans if s.name is not None)
-        return (
-            self.uid, files, orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end, self._settings.sensor,
-            connection.vlan, community_id(connection.a, connection.b), self.service, connection.midstream,
-            ending.closed_by, ending.close_kind, cause, *[None if s is None else s // 1000 for s in silence],
-            *[stream.unacked_bytes for stream in both], *counted,
-            session.app and redact.parameters(session.app),
-            session.tc_url and redact.text(session.tc_url, session.known_secrets),
-            session.flash_ver, session.server_ver, None, list(names),
-        )  # fmt: skip
-
-    def _stream_row(self, span: StreamSpan) -> Row:
-        session, redact = self.session, self._settings.redactor
-        verdict, rule, text = self._verdict(span)
-        startup = None if span.first_media is None else (span.first_media - span.ts_start) / 1000
-        return (
-            self.uid, span.stream_id, span.direction, session.app and redact.parameters(session.app),
-            span.name and redact.stream_name(span.name), span.role, 1, None, None, span.ts_start, span.ts_end,
-            span.audio, span.video, span.bytes, span.video_codec, None, span.audio_codec, None, span.width, None,
-            span.height, None, None, None, None, None, None, None, span.sample_rate, None, span.channels, None,
-            None, None, None, None, startup, span.first_key, None, None, session.gaps[span.direction], verdict, rule,
-            text,
-        )  # fmt: skip
-
-    def _verdict(self, span: StreamSpan) -> tuple[str, str | None, str | None]:
-        if span.refused:
-            return "failed", "CMD_REFUSED", f"the {span.role} was refused"
-        if not span.audio + span.video:
-            return "no_media", None, "no media came"
-        severities = self._findings.severities()
-        if Severity.ERROR in severities:
-            return "degraded", None, "there are errors among the findings"
-        if self.session.gaps[span.direction]:
-            return "degraded", "TCP_GAP", "the recording lacks bytes of it"
-        return "ok", None, None
+        sink.add("findings", [row for row in rows if self._settings.in_time(row[11])])
+        sink.add("connections", [connection_row(self, self._settings, ending, cause)])
 
 
 def _feed(decoder: DirectionDecoder, item: Item) -> None:

@@ -26,12 +26,12 @@ from rtmp_spark.capture.facts import (
     GapFact,
     HandshakeFact,
 )
-from rtmp_spark.capture.tcp import Conflict, Gap, Run
+from rtmp_spark.capture.items import Conflict, Gap, Run
 from rtmp_spark.codec.amf import to_json
 from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Synchronised, Violation
+from rtmp_spark.codec.events import COMPLETE, TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
 from rtmp_spark.codec.flv import TagReader
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 from rtmp_spark.codec.message import (
@@ -148,7 +148,22 @@ class DirectionDecoder:
         )  # fmt: skip
 
     def receive_end(self) -> None:
-        self._take(self._decoder.receive_eof())
+        """The stream is over. A message that it cut is told as a finding and is no row: nobody ever got it, and in
+        a recording that goes on in another file it is not over yet."""
+        events = self._decoder.receive_eof()
+        cut = {e.start: e for e in events if isinstance(e, MessageReceived) and e.status == TRUNCATED}
+        told: list[Event] = []
+        for event in events:
+            if isinstance(event, Violation) and event.message_start in cut:
+                message = cut[event.message_start]
+                words = (
+                    f"{TYPE_NAMES.get(message.type_id, 'unknown')} message of {message.length} bytes on csid "
+                    f"{message.csid}: the stream ends with {message.missing_bytes} of them to come"
+                )
+                told.append(event._replace(detail=words, message_start=None))
+            elif not isinstance(event, MessageReceived) or event.status != TRUNCATED:
+                told.append(event)
+        self._take(told)
         waiting, self._waiting = self._waiting, []
         for violation in waiting:
             self._fault(violation, None, None)
@@ -177,15 +192,14 @@ class DirectionDecoder:
         numbers: dict[int, tuple[int, int]] = {}  # where a message of these events starts: its number, stream id
         violations = self._waiting
         for event in events:
-            kind = type(event)
-            if kind is MessageReceived:
+            if isinstance(event, MessageReceived):
                 numbers[event.start] = (self._msg_no, event.stream_id)
                 self._message(event)
-            elif kind is Violation:
+            elif isinstance(event, Violation):
                 violations.append(event)
-            elif kind is HandshakePart:
+            elif isinstance(event, HandshakePart):
                 self._handshake(event)
-            elif kind is Synchronised:
+            elif isinstance(event, Synchronised):
                 self.synchronised = True
         if violations:
             self._waiting = []
@@ -366,7 +380,7 @@ class DirectionDecoder:
         places = direction._places
         places.offsets, places.frames, places.times, places.at, places.high = state["places"]
         direction._waiting = [
-            Violation(ViolationCode(code), Severity(severity), offset, detail, start)
+            Violation(ViolationCode[code], Severity(severity), offset, detail, start)
             for code, severity, offset, detail, start in state["waiting"]
         ]
         return direction

@@ -1,14 +1,14 @@
 """What one direction of a connection says, as plain tuples: the material of rows, folds and rules.
 
-`at` is the packet that made a fact known: the number of its file in the recording and its frame number in one integer.
-Within a direction it never goes back, even where packets came out of order, so both directions can be put into one order.
-Times are microseconds since the epoch. Facts hold only what the message itself and its direction tell; what needs the
-other direction is the work of conversation.py.
+`at` is the packet that made a fact known: the number of its file in the recording and its frame number in one
+integer. Within a direction it never goes back, even where packets came out of order, so both directions can be put
+into one order. Times are microseconds since the epoch. Facts hold only what the message itself and its direction tell;
+what needs the other direction is the work of conversation.py.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
@@ -64,7 +64,7 @@ class FaultFact(NamedTuple):
 
 
 class GapFact(NamedTuple):
-    """Bytes in no packet. `acked`: the receiver had them, so the recorder lost them; `cut`: beyond the snapshot length."""
+    """Bytes in no packet. `acked`: the receiver had them, the recorder lost them; `cut`: beyond the snapshot length."""
 
     at: int
     ts: int
@@ -97,7 +97,7 @@ class HandshakeFact(NamedTuple):
     data: bytes
 
 
-Notable = Union[CommandFact, ControlFact, FaultFact, GapFact, ConflictFact, HandshakeFact]
+Notable = CommandFact | ControlFact | FaultFact | GapFact | ConflictFact | HandshakeFact
 
 
 class Facts:

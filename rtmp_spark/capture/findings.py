@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     msg_no: int | None = None
     frame: int | None = None
     ts: int | None = None
-    count: int = 1
+    times: int = 1
     expected: str | None = None
     actual: str | None = None
     fix_hint: str | None = None
@@ -79,7 +79,7 @@ class _Folded:
         self.ts_last: int | None = None
 
     def add(self, finding: Finding) -> None:
-        self.count += finding.count
+        self.count += finding.times
         if finding.detail not in self.details and len(self.details) < _LISTED:
             self.details.append(finding.detail)
         if finding.msg_no is not None:
@@ -136,7 +136,7 @@ class FindingFold:
         fold = cls()
         for first, count, details, msg_no_last, frame_last, ts_last in state:
             code, detail, severity, *rest = first
-            finding = Finding(ViolationCode(code), detail, Severity(severity) if severity else None, *rest)
+            finding = Finding(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
             fold.add(finding)
             folded = next(reversed(fold._folded.values()))
             folded.count, folded.details = count, list(details)

@@ -15,13 +15,15 @@ from pathlib import Path
 
 from rtmp_spark import __version__
 from rtmp_spark.capture.block import Problem
-from rtmp_spark.capture.conversation import Conversation, Settings
+from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS, Row
 from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
+from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
-from rtmp_spark.capture.tcp import Closed, Item, Reassembler
+from rtmp_spark.capture.settings import Settings
+from rtmp_spark.capture.tcp import Reassembler
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.schema import TABLES, column_names
 
@@ -245,7 +247,7 @@ class Recording:
                 frame = number << FRAME_BITS | (problem.frame or 0)
                 fold.add(
                     Finding(
-                        problem.code, problem.detail, None, CAPTURE, frame=frame, count=problem.count,
+                        problem.code, problem.detail, None, CAPTURE, frame=frame, times=problem.count,
                         fix_hint=problem.hint or None,
                     )
                 )  # fmt: skip

@@ -73,6 +73,6 @@ class Seconds:
     @classmethod
     def resume(cls, state: list[Any]) -> Seconds:
         seconds = cls()
-        seconds._tcp = {second: values for second, values in state[0]}
-        seconds._media = {second: values for second, values in state[1]}
+        seconds._tcp = dict(state[0])
+        seconds._media = dict(state[1])
         return seconds

@@ -25,6 +25,7 @@ from rtmp_spark.capture.facts import (
 )
 from rtmp_spark.capture.findings import CAPTURE, NETWORK, SENDER, SERVER, Finding
 from rtmp_spark.capture.redact import Redactor
+from rtmp_spark.capture.spans import StreamSpan
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.handshake import CLIENT as CLIENT_SIDE
 from rtmp_spark.codec.handshake import RTMPE_VERSIONS, HandshakeVerdict, examine
@@ -38,63 +39,6 @@ _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 _PLACED_BY_OTHERS = ("HS_",)  # judged from both sides at the end, not from one direction's faults
-
-
-class StreamSpan:
-    """One publish or play on one message stream id, from its command to its end."""
-
-    __slots__ = (
-        "answered", "audio", "audio_codec", "bytes", "channels", "direction", "ended", "first_key", "first_media",
-        "height", "name", "refused", "role", "sample_rate", "stream_id", "ts_end", "ts_start", "video", "video_codec",
-        "width",
-    )  # fmt: skip
-
-    def __init__(self, stream_id: int, role: str, name: str | None, ts: int) -> None:
-        self.stream_id = stream_id
-        self.role = role
-        self.direction = "c2s" if role == "publish" else "s2c"
-        self.name = name
-        self.ts_start = self.ts_end = ts
-        self.first_media: int | None = None
-        self.first_key: bool | None = None
-        self.audio = self.video = self.bytes = 0
-        self.video_codec: str | None = None
-        self.audio_codec: str | None = None
-        self.width: int | None = None
-        self.height: int | None = None
-        self.sample_rate: int | None = None
-        self.channels: int | None = None
-        self.answered = self.refused = self.ended = False
-
-    def add(self, rows: Sequence[Row]) -> None:
-        """Media rows of this stream: (msg_no, part_no, ts, frame, stream_id, kind, codec, ...)."""
-        if self.first_media is None:
-            self.first_media = rows[0][2]
-        self.ts_end = max(self.ts_end, rows[-1][2])
-        last_no = -1
-        for row in rows:
-            self.bytes += row[17]
-            if row[5] == "video":
-                self.video += row[0] != last_no
-                self.video_codec = row[6] or self.video_codec
-                self.width, self.height = row[19] or self.width, row[20] or self.height
-                if self.first_key is None and row[9] == "frame":
-                    self.first_key = row[11]
-            else:
-                self.audio += row[0] != last_no
-                self.audio_codec = row[6] or self.audio_codec
-                self.sample_rate, self.channels = row[23] or self.sample_rate, row[24] or self.channels
-            last_no = row[0]
-
-    def state(self) -> list[Any]:
-        return [getattr(self, name) for name in self.__slots__]
-
-    @classmethod
-    def resume(cls, state: list[Any]) -> StreamSpan:
-        span = cls(0, "publish", None, 0)
-        for name, value in zip(cls.__slots__, state):
-            setattr(span, name, value)
-        return span
 
 
 class Session:
@@ -327,7 +271,7 @@ class Session:
                 waiting.append([fact.msg_no, fact.ts, name, fact.frame, False])
 
     def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
-        """The command on this stream that an onStatus answers: the oldest without an answer, or a play after its Reset."""
+        """The command that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""
         waiting = self._stream_asked.get(fact.stream_id)
         if not waiting:
             # Some servers answer on stream 0; then it can only be the one that waits.
@@ -402,8 +346,8 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """Take `commands` and `found` first; names are kept only as their hashes."""
-        for span in self.spans:
-            span.name = None if span.name is None else self._redactor.stream_name(span.name)
+        redact = self._redactor
+        numbers = {id(span): number for number, span in enumerate(self.spans)}
         return {
             "secrets": sorted(self.known_secrets),
             "parts": {
@@ -412,11 +356,11 @@ class Session:
             },
             "handshake_ts": self.handshake_ts,
             "words": [
-                self.app and self._redactor.parameters(self.app), self.tc_url and self._redactor.parameters(self.tc_url),
+                self.app and redact.parameters(self.app), self.tc_url and redact.parameters(self.tc_url),
                 self.flash_ver, self.server_ver,
             ],
-            "spans": [span.state() for span in self.spans],
-            "open": [[stream_id, self.spans.index(span)] for stream_id, span in self._open.items() if span in self.spans],
+            "spans": [span.state(span.name and redact.stream_name(span.name)) for span in self.spans],
+            "open": [[i, numbers[id(span)]] for i, span in self._open.items() if id(span) in numbers],
             "asked": {d: [[tid, *asked] for tid, asked in pending.items()] for d, pending in self._asked.items()},
             "stream_asked": [[stream_id, waiting] for stream_id, waiting in self._stream_asked.items()],
             "refused": self.refused,
@@ -437,7 +381,7 @@ class Session:
         session.spans = [StreamSpan.resume(span) for span in state["spans"]]
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
         session._asked = {d: {entry[0]: entry[1:] for entry in entries} for d, entries in state["asked"].items()}
-        session._stream_asked = {stream_id: waiting for stream_id, waiting in state["stream_asked"]}
+        session._stream_asked = dict(state["stream_asked"])
         session.refused = state["refused"]
         session.torn_down = dict(state["torn_down"])
         session.gaps = dict(state["gaps"])

@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from rtmp_spark.capture.conversation import Conversation, Settings
+from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.direction import MessageHook
 from rtmp_spark.capture.recording import Recording
+from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec import flv
 from rtmp_spark.codec.command import parse_command, without_set_data_frame
 from rtmp_spark.codec.errors import UserError

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.recording_options import (
     add_filter_arguments,
     add_path_argument,
@@ -16,7 +17,6 @@ from rtmp_spark.commands.recording_options import (
     make_settings,
     tell_problems,
 )
-from rtmp_spark.codec.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from rtmp_spark.capture.conversation import Settings
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor, load_key
+from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec.errors import UserError
 
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5

@@ -1,0 +1,19 @@
+"""Names of connections that are the same wherever and however often they are decoded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from ipaddress import ip_address
+
+
+def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
+    text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
+    return "C" + base64.b32encode(hashlib.sha256(text.encode()).digest()).decode()[:20]
+
+
+def community_id(a: tuple[str, int], b: tuple[str, int]) -> str:
+    """Community ID v1 with seed 0: the same for both directions, as Zeek and Suricata write it."""
+    ends = sorted((ip_address(host).packed, port) for host, port in (a, b))
+    text = b"\0\0" + ends[0][0] + ends[1][0] + b"\x06\0" + ends[0][1].to_bytes(2, "big") + ends[1][1].to_bytes(2, "big")
+    return "1:" + base64.b64encode(hashlib.sha1(text).digest()).decode()

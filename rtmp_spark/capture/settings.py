@@ -1,0 +1,43 @@
+"""What a recording is asked for, in one value that every layer below can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rtmp_spark.capture.direction import MessageHook
+from rtmp_spark.capture.findings import Catalogue, Rule, plain_entry
+from rtmp_spark.capture.redact import Redactor
+from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from rtmp_spark.capture.conversation import Conversation
+
+RuleFactory = Callable[[], Rule]
+
+
+@dataclass
+class Settings:
+    """What a recording wants to know and how."""
+
+    sensor: str = ""
+    limits: Limits = DEFAULT_LIMITS
+    redactor: Redactor = field(default_factory=lambda: Redactor(None))
+    keep_payloads: bool = False
+    rules: Sequence[RuleFactory] = ()
+    catalogue: Catalogue = plain_entry
+    hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
+    closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
+    uid: str | None = None
+    host: str | None = None
+    port: int | None = None
+    stream: str | None = None
+    since: int | None = None  # microseconds
+    until: int | None = None
+
+    def in_time(self, ts: int | None) -> bool:
+        """Whether something that happened at `ts` was asked for."""
+        if ts is None:
+            return True
+        return (self.since is None or ts >= self.since) and (self.until is None or ts <= self.until)
