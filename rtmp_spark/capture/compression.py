@@ -15,7 +15,8 @@ from rtmp_spark.codec.limits import Limits
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 16
+_STEP_BYTES = 1 << 16  # damage costs at most the output of one step
 _RATIO_GRACE_BYTES = 64 << 20  # silence compresses well: the ratio counts only once this much came out
 
 
@@ -72,18 +73,19 @@ class _Decompressing(ByteStream):
                 self._came_in += len(self._pending)
                 self._input_ended = not self._pending
             try:
-                out = self._inflate(size)
+                out = self._inflate(min(size, _STEP_BYTES))
             except (zlib.error, ValueError) as error:
                 return self._stop(ViolationCode.CAPTURE_TRUNCATED, f"the {self.compression} data is damaged: {error}")
             self._came_out += len(out)
             limits = self._limits
-            bomb = self._came_out > max(_RATIO_GRACE_BYTES, self._came_in * limits.decompress_ratio)
-            if bomb or self._came_out > limits.decompress_bytes:
-                return self._stop(
+            most = min(max(_RATIO_GRACE_BYTES, self._came_in * limits.decompress_ratio), limits.decompress_bytes)
+            if self._came_out > most:
+                self._stop(
                     ViolationCode.CAPTURE_LIMIT,
-                    f"{self._came_in} compressed bytes grow beyond {self._came_out - len(out)} bytes",
+                    f"{self._came_in} compressed bytes grow beyond {most} bytes",
                     "decompress it yourself if you trust it",
                 )
+                return out[: len(out) - (self._came_out - most)]
             if out:
                 return out
             if self._input_ended:
