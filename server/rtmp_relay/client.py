@@ -235,8 +235,7 @@ def source_tags(source: str) -> Iterator[Tag]:
     """A file, or `synthetic[:field=value,...]` for media made on the spot."""
     name, _, settings = source.partition(":")
     if name != "synthetic":
-        yield from file_tags(Path(source))
-        return
+        return file_tags(Path(source))
     values: dict[str, float | int | bool] = {}
     for setting in filter(None, settings.split(",")):
         key, _, value = setting.partition("=")
@@ -249,7 +248,7 @@ def source_tags(source: str) -> Iterator[Tag]:
             )
         except ValueError:
             raise UserError(f"{value!r} is no value for {key}.", "For example synthetic:seconds=10,fps=30.") from None
-    yield from Synthetic(**values).tags()  # type: ignore[arg-type]
+    return Synthetic(**values).tags()  # type: ignore[arg-type]
 
 
 def publish_file(source: str, url: str, speed: float | None = 1.0, **options: object) -> Progress:
