@@ -24,7 +24,16 @@ from .message import (
     USER_CONTROL,
     parse_control,
 )
-from .resync import COMMON_SIZES, HEADER_BYTES, is_strong, orphan_end, payload_bits, split_sizes
+from .resync import (
+    COMMON_SIZES,
+    HEADER_BYTES,
+    believable_size,
+    is_strong,
+    looks_like_start,
+    orphan_end,
+    payload_bits,
+    split_sizes,
+)
 
 EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
@@ -87,6 +96,8 @@ class Dechunker:
         self.old_size = 0  # the size before the last change, while nobody has seen the new one in use
         self.dialect = UNKNOWN
         self.held = 0  # bytes of unfinished messages
+        self.announced = 0  # their lengths, as announced
+        self.limit_told = False
         self.high = False  # a csid >= 64 was seen
         self.inferred = False
         self.base = 0  # stream offset of buffer position 0
@@ -181,7 +192,14 @@ class Dechunker:
                 if short is not None:
                     return self._continue(short, buf, pos, pos + 1, end, final, out, short_form=True)
             if cs is None:
-                return self._fresh(pos, fmt, csid, out)
+                if data + 24 > end and not final:
+                    return self._wait(data + 24)
+                if self.inferred and not self.size_floor and csid < 64 and not looks_like_start(buf[data : data + 24]):
+                    cs = self.streams[csid] = ChunkStream(csid)
+                    cs.orphan = cs.stale = cs.drifted = True
+                    cs.length = -1
+                else:
+                    return self._fresh(pos, fmt, csid, out)
             if cs.orphan:
                 return self._orphan(cs, buf, pos, data, end, final, out)
             if cs.active:
@@ -260,6 +278,9 @@ class Dechunker:
             if confirmed < 0:
                 return -1
             if not confirmed:
+                if fmt == 3 and not self.size_floor and not looks_like_start(buf[data : data + 24]):
+                    cs.orphan = True
+                    return self._orphan(cs, buf, pos, data, end, final, out)
                 return self._lose(f"fmt {fmt} on csid {cs.csid}, whose last header may have been lost")
         size = self.chunk_size
         if length > self.size_floor and self.size_floor or self.old_size and length > min(self.old_size, size):
@@ -333,6 +354,11 @@ class Dechunker:
         cs.active = True
         cs.got = count
         cs.chunks = 1
+        self.announced += length
+        if self.announced > self.limits.partial_bytes and not self.limit_told:
+            self.limit_told = True
+            self._flag(out, ViolationCode.CHUNK_LIMIT, start,
+                       f"unfinished messages announce more than {self.limits.partial_bytes} bytes", start)  # fmt: skip
         self._store(cs, buf[data:stop], stop, out)
         if cs.got == cs.length:
             self._finish(cs, self.base + stop, out)
@@ -416,7 +442,7 @@ class Dechunker:
         if stop is None:
             pending = {0xC0 | s.csid: s.length - s.got for s in self.streams.values() if s.active and not s.orphan}
             stop = orphan_end(buf, data, size, pending, {0xC0 | s.csid for s in self.streams.values() if s.orphan})
-        if stop is None and self.header_ok(buf, data + size, end, final) > 0:
+        if stop is None and self.header_ok(buf, data + size, end, final) > 1:
             stop = data + size
         if stop is None:
             return self._lose("the rest of a message whose beginning was lost")
@@ -511,8 +537,11 @@ class Dechunker:
             rest = min(self.chunk_size, regular.length - regular.got)
             as_short = self.header_ok(buf, pos + 1 + count, end, final)
             as_regular = self.header_ok(buf, data + rest, end, final)
+            if regular.ext is not None and as_regular >= 0:  # its continuation may repeat the extended timestamp
+                repeated = self.header_ok(buf, data + 4 + rest, end, final)
+                as_regular = max(as_regular, repeated) if repeated >= 0 else -1
             if as_short < 0 or as_regular < 0:
-                self._wait(max(data + max(count, rest), end) + 1)
+                self._wait(max(data + 4 + max(count, rest), end) + 1)
                 return None, False
             if as_short > as_regular:
                 return cs, True
@@ -553,7 +582,7 @@ class Dechunker:
             if not final:
                 return self._wait(first + 1)
             return 1
-        if (buf[first] == mark) == (new < old):
+        if (buf[first] == mark) == (new < old) or (new < old and is_strong(buf, first)):
             self.old_size = 0
             return 1
         stops = [data + length + (length - 1) // size for size in (new, old)]
@@ -582,6 +611,8 @@ class Dechunker:
         for size in sizes:
             cuts = (length - 1) // size
             ok = self.header_ok(buf, data + length + cuts, end, final)
+            if not believable_size(size, cuts, 60 if is_strong(buf, data + length + cuts) else 0):
+                continue
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size
         if not best_size and uncut <= 0:  # cut, with another message in between
@@ -682,9 +713,7 @@ class Dechunker:
                 cs.payload += chunk
                 self.held += len(chunk)
                 return
-            cs.dropping = True
-            self._flag(out, ViolationCode.CHUNK_LIMIT, self.base + pos,
-                       f"unfinished messages pass the budget of {self.limits.partial_bytes} bytes", cs.start)  # fmt: skip
+            cs.dropping = True  # CHUNK_LIMIT was told when it was announced
 
     def _finish(self, cs: ChunkStream, stop: int, out: list[Event]) -> None:
         self.close_partial(cs, COMPLETE if len(cs.payload) == cs.length else TRUNCATED, stop, out)
@@ -693,6 +722,7 @@ class Dechunker:
         """Report what arrived of a message and forget it."""
         payload = bytes(cs.payload)
         self.held -= len(payload)
+        self.announced -= cs.length
         cs.active = cs.dropping = False
         cs.got = 0
         cs.payload = bytearray()

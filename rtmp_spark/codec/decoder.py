@@ -145,7 +145,7 @@ class RtmpDecoder:
                     why, chunks.lost = chunks.lost, ""
                     for cs in self._unfinished():
                         chunks.close_partial(cs, TRUNCATED, self._base + pos, out)
-                    self._enter_search(why, self._certain_size(), self._base + pos)
+                    self._enter_search(why, self._likely_size(), self._base + pos)
                     again = self._lost_at == self._base + pos
                     self._lost_at = self._base + pos
                     if again:  # the guess of last time led back here
@@ -274,14 +274,14 @@ class RtmpDecoder:
         self._base += length
         self._give_up_partials(out)
 
-    def _certain_size(self) -> int:
-        return self._chunks.chunk_size if self._chunks.size_announced else 0
+    def _likely_size(self) -> int:
+        return 0 if self._chunks.size_floor else self._chunks.chunk_size
 
     def _give_up_partials(self, out: list[Event]) -> None:
         for cs in self._unfinished():
             self._chunks.close_partial(cs, GAP, self._base, out)
             cs.orphan = cs.length > self._chunks.chunk_size
-        self._enter_search("gap", self._certain_size())
+        self._enter_search("gap", self._likely_size())
 
     def _cross(self, buf: bytes, pos: int, final: bool, out: list[Event]) -> tuple[int, bool]:
         """Beyond a gap inside one message: are its marks and the next header where they must be?"""
@@ -363,7 +363,9 @@ class RtmpDecoder:
         heads = {
             cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0
         }
-        sync = find(window, skip, heads, self._search_size, chunks.dialect == ABSENT, final)
+        sync = find(
+            window, skip, heads, self._search_size, chunks.size_announced, chunks.dialect == ABSENT, final
+        )
         if sync is None:
             return -1
         offset = self._base + pos + sync.position
@@ -454,5 +456,5 @@ _DECODER_FIELDS = (
     "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_lost_at", "_damaged",
     "_bridge",
 )  # fmt: skip
-_CHUNKS_FIELDS = ("chunk_size", "size_announced", "size_floor", "old_size", "dialect", "held", "high", "inferred")
+_CHUNKS_FIELDS = ("chunk_size", "size_announced", "size_floor", "old_size", "dialect", "held", "announced", "limit_told", "high", "inferred")
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))

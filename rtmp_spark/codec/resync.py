@@ -24,6 +24,8 @@ PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
 GUESS_BITS = 12  # what a guessed length costs
+ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
+WIDE_BYTES = 1 << 17
 MAX_STEPS = 20_000  # headers looked at before a search is given up
 INTERLEAVED_SIZES = (128, 4096, 60000, 65536)  # where messages interleave, the size cannot be read off one message
 BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
@@ -102,18 +104,29 @@ def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> li
     return sizes[:16]
 
 
+def believable_size(size: int, cuts: int, bits: int) -> bool:
+    """One byte may happen to look like a mark: a size that nobody uses wants more proof than a common one."""
+    if size in COMMON_SIZES:
+        return cuts > 1 or bits >= 16
+    return cuts > 3 or bits >= PROOF_BITS
+
+
 def find(
-    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
+    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, certain: bool, dialect_absent: bool, final: bool
 ) -> Sync | None:
-    """The first boundary that verifies. `chunk_size` is 0 when it is not known.
+    """The first boundary that verifies. `chunk_size` is 0 when nothing is known of it, `certain` when announced.
 
     The first `skip` bytes are no header with a length; they may be one without."""
     anchors = _anchors(buf, skip)
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
-    for size in (chunk_size, 0) if chunk_size else (0, *INTERLEAVED_SIZES):
+    sizes = [chunk_size] if chunk_size else []
+    if not certain or final or len(buf) >= WIDE_BYTES:  # a change of the size may be among what was lost
+        sizes += [*(size for size in INTERLEAVED_SIZES if size != chunk_size), 0]
+    for size in sizes:
         chain.steps = MAX_STEPS
         chain.interleaved = size > 0
+        chain.cuts_wanted = 2 if size in INTERLEAVED_SIZES and size != chunk_size else 0
         for anchor in anchors:
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits < need:
@@ -283,6 +296,7 @@ class _Chain:
         self.final = final
         self.steps = MAX_STEPS
         self.interleaved = False
+        self.cuts_wanted = 0  # chunks that must end where a size says that was only tried
 
     def walk(
         self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6,
@@ -300,7 +314,7 @@ class _Chain:
         marks: dict[int, set[bytes]] = {}
         orphans: set[int] = set()
         started: set[int] = set()
-        bits = 0
+        bits = cuts = 0
         while bits < ENOUGH_BITS:
             self.steps -= 1
             if self.steps < 0:
@@ -312,6 +326,7 @@ class _Chain:
             left = rest.get(csid, 0)
             if fmt == 3 and left:
                 bits += 8
+                cuts += 1
                 if csid in ext and not self.dialect_absent and int.from_bytes(buf[data : data + 4], "big") == ext[csid]:
                     data += 4
             elif left:
@@ -333,6 +348,8 @@ class _Chain:
                         pending = {0xC0 | other: more for other, more in rest.items() if more}
                         stop = orphan_end(buf, data, size, pending, {0xC0 | other for other in orphans})
                         if stop is not None:
+                            bits -= 0 if stop == data + size else ORPHAN_BITS
+                            cuts += stop == data + size
                             pos = stop
                             continue
                     break  # it cannot be followed, but need not be wrong
@@ -362,6 +379,8 @@ class _Chain:
                 if self.final:
                     bits -= 8  # a message cut by the end proves less
                 break
+        if cuts < self.cuts_wanted:
+            return None
         return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans))
 
     def _branch(
@@ -379,8 +398,8 @@ class _Chain:
             else:  # not seen whole: an uncut message proves nothing about the size
                 cuts = (end - data) // (size + 1) if size else 0
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
-            if onward is not None and size and onward.bits < 16 and cuts < (2 if size in COMMON_SIZES else 4):
-                continue  # one byte that happens to look like a mark
+            if onward is not None and size and not believable_size(size, cuts, onward.bits):
+                continue
             if onward is not None and (best is None or onward.bits + 8 * cuts > best.bits):
                 best = onward._replace(bits=onward.bits + 8 * cuts)
         return best
@@ -392,7 +411,7 @@ class _Chain:
         """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
         buf = self.buf
         if type_id < 0:
-            type_id = _type_by_content(buf[data : data + 24])
+            type_id = type_by_content(buf[data : data + 24])
         inside = payload_bits(type_id, 1, buf[data : data + 24]) if type_id >= 0 else -1
         if inside < 0 or csid >= 64 or (type_id == 8 and inside < 8 and buf[data] >> 4 not in _PLAIN_FORMATS):
             return None
@@ -439,7 +458,7 @@ def _join(bits: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
     return onward._replace(bits=bits + onward.bits)
 
 
-def _type_by_content(head: bytes) -> int:
+def type_by_content(head: bytes) -> int:
     """Audio, video, or a named command or data message, when only one of them can begin like this."""
     if payload_bits(18, len(head), head) >= 24:
         return 18 if head[3:].startswith(_DATA_NAMES) else 20
@@ -447,6 +466,13 @@ def _type_by_content(head: bytes) -> int:
     if video >= 14 or (video >= 0 > audio):
         return 9
     return 8 if audio >= 0 > video else -1
+
+
+def looks_like_start(head: bytes) -> bool:
+    """Do these bytes say loudly that a message begins with them?"""
+    return max(payload_bits(type_id, 24, head) for type_id in (8, 9, 18)) >= 8 or (
+        len(head) > 1 and head[0] >> 4 == 2 and head[1] == 0xFF  # MP3
+    )
 
 
 # -- backward ----------------------------------------------------------------------------------------------------
@@ -511,7 +537,7 @@ def _before(
         pos = match.start()
         csid = buf[pos] & 63
         if csid not in types:
-            type_id = _type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
+            type_id = type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
             found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
             if found is not None and found[0] >= 30:
                 types[csid] = Head(found[2].length, type_id, 1)
