@@ -5,6 +5,9 @@ The only package here that knows Spark exists.
 
 from __future__ import annotations
 
+from .lake import Lake
+from .pipeline import Summary, ingest
 from .session import start_spark
+from .source import register
 
-__all__ = ["start_spark"]
+__all__ = ["Lake", "Summary", "ingest", "register", "start_spark"]

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
-from rtmp_spark.capture.conversation import Settings
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
 from rtmp_spark.capture.flows import group as group_flows
@@ -26,6 +25,7 @@ from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.rows import Batch
+from rtmp_spark.capture.settings import Settings
 
 from .paths import open_file
 from .scan import group_of_key, places
@@ -153,7 +153,12 @@ def _stream(batches: list[pa.RecordBatch]) -> bytes:
 
 
 def decode(
-    pieces: Sequence[Piece], files: Sequence[FilePlan], groups: frozenset[int], options: Options, tables: Sequence[str]
+    pieces: Sequence[Piece],
+    files: Sequence[FilePlan],
+    groups: frozenset[int],
+    options: Options,
+    tables: Sequence[str],
+    states: Sequence[bytes] = (),
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON."""
     recording = BucketRecording(options.settings(), tables, files)

@@ -7,6 +7,7 @@ commits as a whole or leaves nothing that a reader sees. What a dead ingest left
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -85,8 +86,9 @@ class Writer:
         self.state = state
         self.ingest_id = state.highest + 1
 
-    def begin(self) -> None:
-        self.lake.ledger.write(BEGUN, self.ingest_id)
+    def begin(self, tables: Iterable[str] = tuple(TABLES)) -> None:
+        """Before the first row is written: the tables that will get some, so that a death can be swept."""
+        self.lake.ledger.write(BEGUN, self.ingest_id, summary=json.dumps({"tables": list(tables)}))
         failpoint("begun")
 
     def append(self, table: str, rows: pa.Table | DataFrame) -> None:
@@ -144,7 +146,7 @@ def recover(lake: Lake, state: State) -> None:
     """Sweep the rows of dead ingests and finish the clean-up of committed ones. Doing it twice does no harm."""
     if state.unswept:
         dead = ", ".join(map(str, state.unswept))
-        _each_table(lake, dict.fromkeys(TABLES, f"ingest_id IN ({dead})"))
+        _each_table(lake, dict.fromkeys(state.unswept_tables, f"ingest_id IN ({dead})"))
         lake.ledger.write(ROLLED_BACK, *state.unswept)
     for ingest_id, entries in state.pending:
         _clean_up(lake, ingest_id, entries)

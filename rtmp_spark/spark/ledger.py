@@ -92,6 +92,8 @@ class State:
     dead: tuple[int, ...] = ()  # begun, never committed
     unswept: tuple[int, ...] = ()  # of these, rows may still lie in the tables
     pending: tuple[tuple[int, tuple[Superseded, ...]], ...] = field(default=())  # committed, not yet cleaned up
+    files: int = 0  # numbers given to captures so far
+    unswept_tables: tuple[str, ...] = ()
 
     def visible(self, table: str) -> str:
         """SQL condition for the rows that count."""
@@ -153,22 +155,31 @@ class Ledger:
         return given.encode() if given else bytes.fromhex(properties["rtmp_spark.redact_key"])
 
     def read(self) -> State:
-        rows = self.spark.table(self.name).select("ingest_id", "event", "superseded").toArrow().to_pylist()
+        rows = self.spark.table(self.name).select("ingest_id", "event", "superseded", "summary").toArrow().to_pylist()
         events: dict[int, dict[str, list[str]]] = {}
+        files = 0
+        begun: dict[int, list[str]] = {}
         for row in rows:
             events.setdefault(row["ingest_id"], {})[row["event"]] = row["superseded"] or []
+            summary = json.loads(row["summary"]) if row["summary"] else {}
+            files = max(files, int(summary.get("files", 0)))
+            if row["event"] == BEGUN:
+                begun[row["ingest_id"]] = summary.get("tables", list(TABLES))
         committed = [i for i, e in events.items() if COMMITTED in e]
         dead = sorted(i for i, e in events.items() if COMMITTED not in e)
+        unswept = tuple(i for i in dead if ROLLED_BACK not in events[i])
         return State(
             last=max(committed, default=0),
             highest=max(events, default=0),
             dead=tuple(dead),
-            unswept=tuple(i for i in dead if ROLLED_BACK not in events[i]),
+            unswept=unswept,
             pending=tuple(
                 (i, tuple(Superseded.parse(t) for t in events[i][COMMITTED]))
                 for i in sorted(committed)
                 if CLEANED not in events[i]
             ),
+            files=files,
+            unswept_tables=tuple(dict.fromkeys(t for i in unswept for t in begun.get(i, TABLES))),
         )
 
     def write(self, event: str, *ingest_ids: int, superseded: Iterable[Superseded] = (), summary: str = "") -> None:

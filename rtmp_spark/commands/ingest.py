@@ -1,0 +1,166 @@
+"""`rtmp-spark ingest`: captures into the Delta tables of a lake.
+
+Arguments, a session, one call, a summary. `--follow` is this in a loop over files that are closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.recording_options import parse_time
+
+if TYPE_CHECKING:
+    from rtmp_spark.spark.pipeline import Progress, Summary
+
+SMALL_BYTES = 256 << 20  # below this a quick start is worth more than a fast run
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """64MB, 300KB, 1048576: a number of bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?i?B?)", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 64MB")
+    unit = found[2].upper().replace("I", "")
+    unit = unit if not unit or unit.endswith("B") else unit + "B"
+    return int(float(found[1]) * _UNITS[unit])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="captures: files, directories, globs or URIs")
+    parser.add_argument("--lake", required=True, metavar="DIR", help="where the tables are; made when it is not there")
+    parser.add_argument("--keep-payloads", action="store_true", help="keep the bytes of messages in their own table")
+    parser.add_argument("--keep-secrets", action="store_true", help="keep stream keys, tokens and passwords readable")
+    parser.add_argument(
+        "--sensor", default="", metavar="NAME", help="where the captures were recorded; part of the uid"
+    )
+    parser.add_argument("--port", type=int, metavar="N", help="only connections from or to this port")
+    parser.add_argument("--host", metavar="ADDRESS", help="only connections from or to this address")
+    parser.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
+    parser.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
+    parser.add_argument(
+        "--split-size", type=parse_size, default=64 << 20, metavar="64MB", help="size of the byte ranges"
+    )
+    parser.add_argument("--master", metavar="URL", help="Spark master; by default all cores of this machine")
+    parser.add_argument("--redo", action="store_true", help="decode captures of the lake again and replace their rows")
+    parser.add_argument("--verify", action="store_true", help="read files that the ledger knows by path, size and time")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and do nothing")
+    parser.add_argument(
+        "--follow", metavar="DIR", help="ingest files of this directory as they are closed, until stopped"
+    )
+    parser.add_argument(
+        "--settle", type=float, default=10.0, metavar="S", help="with --follow: a file unchanged for so long is closed"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.paths and not args.follow:
+        raise UserError("No capture was named.", "Give files or directories, or --follow DIR.")
+    from rtmp_spark.spark.paths import list_captures
+    from rtmp_spark.spark.session import start_spark
+
+    files = list_captures(args.paths)
+    spark = start_spark(args.master, small=sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow)
+    try:
+        code = 0
+        if args.paths:
+            code = _once(spark, args, [f.path for f in files])
+        if args.follow:
+            code = max(code, follow(spark, args))
+        return code
+    finally:
+        spark.stop()
+
+
+def _once(spark: Any, args: argparse.Namespace, paths: Iterable[str]) -> int:
+    from rtmp_spark.spark.pipeline import ingest
+
+    summary = ingest(
+        spark,
+        paths,
+        args.lake,
+        sensor=args.sensor,
+        keep_payloads=args.keep_payloads,
+        keep_secrets=args.keep_secrets,
+        host=args.host,
+        port=args.port,
+        since=args.since,
+        until=args.until,
+        split_bytes=args.split_size,
+        redo=args.redo,
+        verify=args.verify,
+        dry_run=args.dry_run,
+        progress=_tell,
+    )
+    if args.json:
+        print(json.dumps(summary.as_dict()))
+    else:
+        show(summary, args.dry_run)
+    return summary.exit_code
+
+
+def _tell(progress: Progress) -> None:
+    size = f"{progress.bytes / 1e6:.1f} MB"
+    print(f"rtmp-spark: {progress.phase}: {progress.files} files, {size}", file=sys.stderr)
+
+
+def show(summary: Summary, dry_run: bool) -> None:
+    """What landed, what was skipped, what failed and why, how long it took."""
+    if dry_run:
+        print(f"{len(summary.ingested)} of {summary.files} files would be read, in {summary.splits} pieces:")
+        for path in summary.ingested:
+            print(f"  {path}")
+        return
+    size = f"{summary.bytes / 1e6:.1f} MB"
+    print(f"{len(summary.ingested)} of {summary.files} files ({size}) ingested into {summary.lake}")
+    print(f"  connections {summary.connections}, of these {summary.resumed} went on from earlier captures")
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(summary.rows.items()) if count)
+    print(f"  rows: {counts or 'none'}")
+    for word, paths in (("known already", summary.known), ("same content as another capture", summary.duplicates)):
+        if paths:
+            print(f"  {word}: {len(paths)}")
+    for path, reason in summary.partial:
+        print(f"  damaged: {path}: {reason}")
+    for path, reason in summary.failed:
+        print(f"  failed: {path}: {reason}", file=sys.stderr)
+    for text in summary.late:
+        print(f"  late: {text}", file=sys.stderr)
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary.seconds.items())
+    print(f"  {times}")
+
+
+def closed_files(directory: str, settle_seconds: float, now: float) -> list[str]:
+    """Files of the directory that nobody writes to any more: one with a newer sibling, or long unchanged."""
+    from rtmp_spark.spark.paths import list_captures
+
+    files = list_captures([directory])
+    newest: dict[Path, int] = {}
+    for file in files:
+        parent = Path(file.path).parent
+        newest[parent] = max(newest.get(parent, 0), file.modified_ns)
+    settled = (now - settle_seconds) * 1e9
+    return [f.path for f in files if f.modified_ns < newest[Path(f.path).parent] or f.modified_ns <= settled]
+
+
+def follow(spark: Any, args: argparse.Namespace) -> int:
+    """Ingest closed files until interrupted; every round subtracts what the ledger knows."""
+    done: set[str] = set()
+    code = 0
+    try:
+        while True:
+            fresh = [p for p in closed_files(args.follow, args.settle, time.time()) if p not in done]
+            if fresh:
+                code = max(code, _once(spark, args, fresh))
+                done.update(fresh)
+            time.sleep(min(args.settle, 2.0))
+    except KeyboardInterrupt:
+        return code

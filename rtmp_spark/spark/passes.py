@@ -1,0 +1,215 @@
+"""The two passes as Spark jobs: splits in, descriptions and index out; buckets in, staged rows out.
+
+Only descriptions, the packet index and finished rows cross the JVM, never media bytes. A worker that dies takes
+its whole job with it, so a failed job is run again in halves until the culprit stands alone; it is left out and
+named, and the rest lands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from rtmp_spark.schema import arrow_schema
+
+from .decode import Options, Piece, SplitPlan, account_of, decode
+from .failpoint import failpoint
+from .plan import Buckets
+from .scan import About, Split, load, scan
+from .tables import spark_schema
+
+SCANNED = pa.schema(
+    [
+        pa.field("split_id", pa.int64()),
+        pa.field("group", pa.int32()),  # -1: the row about the split
+        pa.field("about", pa.string()),
+        pa.field("flows", pa.binary()),
+        pa.field("packets", pa.binary()),
+    ]
+)
+_TASKS = pa.schema([pa.field("task", pa.int32()), pa.field("splits", pa.string())])
+_PIECES = pa.schema(
+    [
+        pa.field("bucket", pa.int32()),
+        pa.field("split_id", pa.int64()),
+        pa.field("group", pa.int32()),
+        pa.field("packets", pa.binary()),
+    ]
+)
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> tuple[dict[int, About], pa.Table]:
+    """What each split tells, and the index of all. A split whose scan kills its worker is told as failed."""
+    try:
+        found = _scan_job(spark, tasks, driver)
+    except PySparkException as error:
+        splits = [split for task in tasks for split in task]
+        if len(splits) == 1:
+            crashed = About(splits[0].split_id, status="failed", error_code="CRASHED")
+            crashed.error_hint = f"reading this file kills the worker ({reason(error)}); please report it"
+            return {crashed.split_id: crashed}, SCANNED.empty_table()
+        half = len(splits) // 2
+        left, right = (run_scan(spark, [part], driver) for part in (splits[:half], splits[half:]))
+        return left[0] | right[0], pa.concat_tables([left[1], right[1]])
+    abouts = [About(**json.loads(text)) for text in found["about"].drop_null().to_pylist()]
+    index = found.filter(pc.greater_equal(found["group"], 0))
+    return {about.split_id: about for about in abouts}, index
+
+
+def reason(error: BaseException) -> str:
+    """The last line of a Python traceback inside, else the first of the message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [x for x in lines if re.match(r"[A-Za-z_.]*(Error|Exception|Interrupt)\b", x)]
+    return ((raised or lines or [type(error).__name__])[-1 if raised else 0])[:300]
+
+
+def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> pa.Table:
+    rows = [{"task": n, "splits": json.dumps([asdict(s) for s in task])} for n, task in enumerate(tasks)]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, _TASKS))
+    spread = frame.repartitionById(len(rows), "task") if len(rows) > 1 else frame.coalesce(1)
+    return spread.mapInArrow(_scanner(driver), spark_schema(SCANNED)).toArrow().cast(SCANNED)
+
+
+def _scanner(driver: int) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for text in batch.column(1).to_pylist():
+                for fields in json.loads(text):
+                    yield from _scanned(Split(**fields), driver)
+
+    return run
+
+
+def _scanned(split: Split, driver: int) -> Batches:
+    failpoint(f"scan {PurePath(split.path).name}")
+    failpoint("scan", driver)
+    about, index = scan(split)
+    rows: list[dict[str, Any]] = [{"split_id": split.split_id, "group": -1, "about": json.dumps(about.as_dict())}]
+    for group, flows, packets in index.rows():
+        rows.append({"split_id": split.split_id, "group": group, "flows": flows, "packets": packets})
+    yield pa.RecordBatch.from_pylist(rows, SCANNED)
+
+
+def weights(index: pa.Table) -> dict[int, int]:
+    """Payload bytes and a little for each packet, by group."""
+    found: dict[int, int] = {}
+    for group, flows in zip(index["group"].to_pylist(), index["flows"].to_pylist()):
+        table = load(flows)
+        cost = pc.sum(table["bytes"]).as_py() + 200 * pc.sum(table["packets"]).as_py()
+        found[group] = found.get(group, 0) + cost
+    return found
+
+
+def keys(index: pa.Table) -> set[bytes]:
+    """The endpoints of every connection that the new captures hold."""
+    found: set[bytes] = set()
+    for flows in index["flows"].to_pylist():
+        found.update(load(flows)["key"].to_pylist())
+    return found
+
+
+class Decoder:
+    """The second pass over an index: buckets in, a DataFrame of staged parts out."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plans: Mapping[int, SplitPlan],
+        buckets: Buckets,
+        options: Options,
+        tables: Sequence[str],
+        states: Mapping[int, Sequence[bytes]],
+        driver: int,
+    ) -> None:
+        self.spark = spark
+        self.plans = dict(plans)
+        self.buckets = buckets
+        self.options = options
+        self.tables = list(tables)
+        self.states = {group: list(blobs) for group, blobs in states.items()}
+        self.driver = driver
+        fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string())]
+        self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
+
+    def staged(self, index: pa.Table) -> DataFrame:
+        """Lazily: decoding happens when the parts are collected or written."""
+        wanted = [g for g in range(len(self.buckets.of_group)) if self.buckets.of_group[g] >= 0]
+        bucket = pa.array([self.buckets.of_group[g] for g in index["group"].to_pylist()], pa.int32())
+        table = pa.table(
+            {"bucket": bucket, **{c: index[c] for c in ("split_id", "group", "packets")}}, schema=_PIECES
+        ).filter(pc.is_in(index["group"], pa.array(wanted, pa.int32())))
+        frame = self.spark.createDataFrame(table)
+        count = self.buckets.count
+        spread = frame.repartitionById(count, "bucket") if count > 1 else frame.coalesce(1)
+        return spread.mapInArrow(self._task(), spark_schema(self.schema))
+
+    def _task(self) -> Callable[[Batches], Batches]:
+        plans, buckets, options, tables = self.plans, self.buckets, self.options, self.tables
+        states, schema, driver = self.states, self.schema, self.driver
+
+        def run(batches: Batches) -> Batches:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            for bucket in sorted({row["bucket"] for row in rows}):
+                failpoint("split", driver)
+                pieces: dict[int, Piece] = {}
+                for row in rows:
+                    if row["bucket"] == bucket and row["split_id"] in plans:
+                        piece = pieces.setdefault(row["split_id"], Piece(plans[row["split_id"]]))
+                        piece.groups.append(row["group"])
+                        if row["packets"] is not None:
+                            piece.indexes.append(row["packets"])
+                for piece in pieces.values():
+                    failpoint(f"decode {PurePath(piece.split.file.path).name}")
+                groups = buckets.groups(bucket)
+                files = {p.split.file for p in pieces.values()}
+                open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
+                for blobs, account in decode(list(pieces.values()), list(files), groups, options, tables, open_flows):
+                    row = {"bucket": bucket, "account": account, **blobs}
+                    yield pa.RecordBatch.from_pylist([row], schema)
+
+        return run
+
+
+def unstage(table: str, ingest_id: int) -> Callable[[Batches], Batches]:
+    """Staged parts of one table back into its rows, with the number of the ingest."""
+    schema = arrow_schema(table)
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for blob in batch.column(0).to_pylist():
+                if blob is not None:
+                    yield from stamped(load(blob), schema, ingest_id).to_batches()
+
+    return run
+
+
+def stamped(rows: pa.Table, schema: pa.Schema, ingest_id: int) -> pa.Table:
+    place = schema.get_field_index("ingest_id")
+    number = pa.repeat(pa.scalar(ingest_id, pa.int64()), rows.num_rows)
+    return rows.set_column(place, schema.field("ingest_id"), number).cast(schema)
+
+
+def collected(parts: pa.Table, tables: Iterable[str], ingest_id: int) -> dict[str, pa.Table]:
+    """The rows of staged parts that came to the driver."""
+    found: dict[str, pa.Table] = {}
+    for name in tables:
+        blobs = parts[name].drop_null().to_pylist()
+        if blobs:
+            rows = pa.concat_tables([load(blob) for blob in blobs])
+            found[name] = stamped(rows, arrow_schema(name), ingest_id)
+    return found
+
+
+def accounts(parts: pa.Table) -> list[dict[str, Any]]:
+    return [account_of(text) for text in parts["account"].drop_null().to_pylist()]

@@ -1,0 +1,341 @@
+"""Captures in, Delta tables out: `ingest(spark, paths, lake)`.
+
+Plan, scan, decode, write, commit. Any split size, number of buckets, order of files and way of cutting a recording
+into ingests gives the same tables. What is known already is skipped; what fails is a row with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from rtmp_spark.capture.recording import CaptureFile as Described
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.schema import TABLES, arrow_schema
+
+from . import passes
+from .attempts import numbered
+from .decode import Options
+from .failpoint import failpoint
+from .lake import Lake, Writer, open_writer
+from .ledger import Ledger, Superseded
+from .paths import CaptureFile, list_captures
+from .plan import Scanned, assign, cut, judge, number, pack, split_plans
+from .scan import About, as_problem
+from .tables import spark_schema
+
+SPLIT_BYTES = 64 << 20
+COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
+DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
+
+
+@dataclass
+class Summary:
+    """What an ingest did."""
+
+    lake: str
+    ingest_id: int | None = None
+    files: int = 0
+    bytes: int = 0
+    ingested: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)  # skipped: path, size and time are in the ledger
+    duplicates: list[str] = field(default_factory=list)  # skipped: the same content under another name
+    partial: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    connections: int = 0
+    resumed: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    splits: int = 0
+    buckets: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        return 4 if self.failed else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an ingest stands."""
+
+    phase: str
+    files: int = 0
+    bytes: int = 0
+
+
+def ingest(
+    spark: SparkSession,
+    paths: Iterable[str],
+    lake: str,
+    *,
+    sensor: str = "",
+    keep_payloads: bool = False,
+    keep_secrets: bool = False,
+    host: str | None = None,
+    port: int | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    redo: bool = False,
+    verify: bool = False,
+    dry_run: bool = False,
+    wait_seconds: float = 600,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Decode captures into the tables of a lake, which is made when it is not there."""
+    run = _Ingest(spark, str(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
+    options = Options(sensor=sensor, keep_payloads=keep_payloads, host=host, port=port, since=since, until=until)
+    return run(list_captures(paths), options, keep_secrets, verify, dry_run, wait_seconds)
+
+
+class _Ingest:
+    def __init__(self, spark: SparkSession, lake: str, progress: Callable[[Progress], None], split_bytes: int) -> None:
+        self.spark = spark
+        self.path = lake
+        self.tell = progress
+        self.split_bytes = split_bytes
+        self.summary = Summary(lake)
+        self.cores = _cores(spark)
+
+    def __call__(
+        self,
+        files: list[CaptureFile],
+        options: Options,
+        keep_secrets: bool,
+        verify: bool,
+        dry_run: bool,
+        wait_seconds: float,
+    ) -> Summary:
+        self.summary.files, self.summary.bytes = len(files), sum(f.size_bytes for f in files)
+        if dry_run:
+            return self._dry_run(files, options.sensor, verify)
+        with self._phase("open"):
+            opened = open_writer(self.spark, self.path, wait_seconds=wait_seconds)
+            writer = opened.__enter__()
+        try:
+            key = None if keep_secrets else writer.lake.redact_key.hex()
+            self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), verify)
+        except BaseException as error:
+            opened.__exit__(type(error), error, error.__traceback__)
+            raise
+        opened.__exit__(None, None, None)
+        return self.summary
+
+    def _dry_run(self, files: list[CaptureFile], sensor: str, verify: bool) -> Summary:
+        if Ledger(self.spark, self.path).exists():
+            files = self._new(Lake(self.spark, self.path), files, sensor, verify)[0]
+        self.summary.ingested = [f.path for f in files]
+        self.summary.splits = len(cut(files, self.split_bytes))
+        return self.summary
+
+    def _run(self, writer: Writer, files: list[CaptureFile], options: Options, verify: bool) -> None:
+        failpoint("plan")
+        with self._phase("plan"):
+            files, known_ids = self._new(writer.lake, files, options.sensor, verify)
+        if not files:
+            return
+        with self._phase("scan"):
+            scanned, index = self._scan(files)
+        number(scanned, known_ids, writer.state.files)
+        new = sorted((s for s in scanned if s.number >= 0), key=lambda s: s.number)
+        self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
+        if not new:
+            return
+        self._write(writer, new, index, options)
+
+    def _new(
+        self, lake: Lake, files: list[CaptureFile], sensor: str, verify: bool
+    ) -> tuple[list[CaptureFile], set[str]]:
+        """Files that the ledger does not know, and the content that it does."""
+        columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor"]
+        rows = [r for r in lake.captures.select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
+        known = {(r["path"], r["size_bytes"], _micros(r["modified_at"])): r for r in rows}
+        fresh: list[CaptureFile] = []
+        for file in files:
+            row = known.get((file.path, file.size_bytes, file.modified_ns // 1000))
+            if row is None or verify or row["error_code"] == "UNREADABLE":
+                fresh.append(file)
+            elif row["status"] == "failed":
+                self.summary.failed.append((file.path, row["error_hint"] or ""))
+            else:
+                self.summary.known.append(file.path)
+        return fresh, {r["capture_id"] for r in rows if r["capture_id"] and r["status"] != "failed"}
+
+    def _scan(self, files: list[CaptureFile]) -> tuple[list[Scanned], pa.Table]:
+        driver = os.getpid()
+        splits = cut(files, self.split_bytes)
+        self.summary.splits = len(splits)
+        self.tell(Progress("scan", len(files), sum(f.size_bytes for f in files)))
+        abouts, index = passes.run_scan(self.spark, pack(splits), driver)
+        scanned, again = judge(files, splits, abouts)
+        if again:
+            first = len(splits)
+            whole = [type(splits[0])(first + n, file.path, 0, 0, file.size_bytes) for n, file in enumerate(again)]
+            more, more_index = passes.run_scan(self.spark, pack(whole), driver)
+            dropped = {s.split_id for s in splits if s.path in {f.path for f in again}}
+            keep = pa.array([i not in dropped for i in index["split_id"].to_pylist()], pa.bool_())
+            index = pa.concat_tables([index.filter(keep), more_index])
+            scanned += judge(again, whole, more)[0]
+        return scanned, index
+
+    def _write(self, writer: Writer, new: list[Scanned], index: pa.Table, options: Options) -> None:
+        plans = split_plans(new)
+        ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
+        index = index.filter(ours)
+        buckets = assign(passes.weights(index), _together(index, new), self.cores)
+        self.summary.buckets = buckets.count
+        tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
+        self.summary.ingest_id = writer.ingest_id
+        self.tell(Progress("decode", len(new), sum(s.file.size_bytes for s in new)))
+        with self._phase("decode"):
+            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, {}, os.getpid())
+            rows, large, accounts = self._decode(decoder, index, writer, tables)
+        with self._phase("write"):
+            superseded: list[Superseded] = []
+            if "streams" in rows:
+                rows["streams"], superseded = numbered(writer.lake, rows["streams"], set(), writer.ingest_id)
+            other: dict[int, int] = {}
+            for account in accounts:
+                self.summary.connections += account["connections"]
+                for name, count in account["rows"].items():
+                    self.summary.rows[name] = self.summary.rows.get(name, 0) + count
+                for file, count in account["other_flows"].items():
+                    other[file] = other.get(file, 0) + count
+            about_files = _about_files(new, other, options, writer.ingest_id)
+            findings = [rows.pop("findings")] if "findings" in rows else []
+            rows["findings"] = pa.concat_tables([*findings, about_files["findings"]])
+            everything = {name: made for name, made in {**rows, **large}.items() if not _is_empty(made)}
+            writer.begin([*everything, "captures"])
+            writer.append_all(everything)
+            failpoint("between tables")
+            writer.append("captures", about_files["captures"])
+        with self._phase("commit"):
+            files = new[-1].number + 1
+            writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
+        for item in new:
+            told = (item.file.path, item.about.error_hint or "")
+            {"ok": self.summary.ingested, "partial": self.summary.ingested}.get(item.about.status, []).append(told[0])
+            if item.about.status == "partial":
+                self.summary.partial.append(told)
+            elif item.about.status == "failed":
+                self.summary.failed.append(told)
+
+    def _decode(
+        self, decoder: passes.Decoder, index: pa.Table, writer: Writer, tables: Sequence[str]
+    ) -> tuple[dict[str, pa.Table], dict[str, Any], list[dict[str, Any]]]:
+        if not index.num_rows:
+            return {}, {}, []
+        staged = decoder.staged(index)
+        if self.summary.bytes <= COLLECT_BYTES:
+            parts = staged.toArrow()
+            return passes.collected(parts, tables, writer.ingest_id), {}, passes.accounts(parts)
+        directory = f"{self.path}/_staging/{writer.ingest_id}"
+        staged.write.option("compression", "uncompressed").parquet(directory)
+        failpoint("staged")
+        kept = self.spark.read.parquet(directory)
+        accounts = passes.accounts(kept.select("account").where("account IS NOT NULL").toArrow())
+        rows: dict[str, pa.Table] = {}
+        large: dict[str, Any] = {}
+        for name in tables:
+            if not any(a["rows"].get(name) for a in accounts):
+                continue
+            column = kept.select(name).where(f"`{name}` IS NOT NULL")
+            if name in ("streams", "findings"):
+                rows |= passes.collected(column.toArrow(), [name], writer.ingest_id)
+            else:
+                large[name] = column.mapInArrow(
+                    passes.unstage(name, writer.ingest_id), spark_schema(arrow_schema(name))
+                )
+        return rows, large, accounts
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.summary.seconds[name] = self.summary.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def _is_empty(rows: Any) -> bool:
+    return isinstance(rows, pa.Table) and not rows.num_rows
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 2), 1)
+    except ValueError:
+        return 2
+
+
+def _micros(when: datetime | None) -> int | None:
+    if when is None:
+        return None
+    return int((when - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1_000_000 + 0.5)
+
+
+def _together(index: pa.Table, new: Sequence[Scanned]) -> list[list[int]]:
+    """Groups that share a file which can only be read whole."""
+    whole = {split.split_id for item in new if item.whole for split, _ in item.splits}
+    shared: dict[int, list[int]] = {}
+    for split_id, group in zip(index["split_id"].to_pylist(), index["group"].to_pylist()):
+        if split_id in whole:
+            shared.setdefault(split_id, []).append(group)
+    return list(shared.values())
+
+
+def _described(item: Scanned, other_flows: int) -> Described:
+    about: About = item.about
+    return Described(
+        path=item.file.path,
+        capture_id=about.capture_id,
+        size_bytes=item.file.size_bytes,
+        modified_at=item.file.modified_ns // 1000,
+        status=about.status,
+        error_code=about.error_code,
+        error_hint=about.error_hint,
+        format=about.format if about.capture_id else None,
+        compression=about.compression or None,
+        link_types=about.link_types,
+        snaplen=about.snaplen or None,
+        packets=about.packets,
+        packets_truncated=about.packets_truncated,
+        ts_first=None if about.ts_first_ns is None else about.ts_first_ns // 1000,
+        ts_last=None if about.ts_last_ns is None else about.ts_last_ns // 1000,
+        other_flows=other_flows,
+        problems=[as_problem(p) for p in about.problems],
+    )
+
+
+def _about_files(
+    new: Sequence[Scanned], other: dict[int, int], options: Options, ingest_id: int
+) -> dict[str, pa.Table]:
+    """The rows of `captures`, and the findings about files, as a recording of these files ends."""
+    names = ("captures", "findings")
+    recording = Recording([], options.settings(), names)
+    recording.files = [_described(item, other.get(item.number, 0)) for item in new]
+    recording._end_of_recording()
+    made: dict[str, list[pa.RecordBatch]] = {name: [] for name in names}
+    for table, batch in recording._sink.flush([file.capture_id for file in recording.files]):
+        made[table].append(batch)
+    now = pa.scalar(datetime.now(timezone.utc), pa.timestamp("us", tz="UTC"))
+    tables: dict[str, pa.Table] = {}
+    for name, batches in made.items():
+        schema = arrow_schema(name)
+        table = pa.Table.from_batches(batches, schema)
+        if name == "captures":
+            place = schema.get_field_index("ingested_at")
+            table = table.set_column(place, schema.field(place), pa.repeat(now, table.num_rows))
+        tables[name] = passes.stamped(table, schema, ingest_id)
+    return tables

@@ -1,0 +1,158 @@
+"""The plan of an ingest: which files are new, how they are cut, which connections are decoded together.
+
+Runs on the driver over descriptions, never over packets. Files are ordered by the time of their first packet and
+numbered on from the lake's last; index groups are spread over buckets by their bytes, kept together where they
+share a file that can only be read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .decode import FilePlan, SplitPlan
+from .paths import CaptureFile
+from .scan import GROUPS, About, Split, fits, is_plain_pcap, joined, unreadable
+
+TASK_BYTES = 64 << 20
+TASK_FILES = 500
+BUCKET_BYTES = 256 << 20  # of payload, when there is more than the cores can share
+
+
+@dataclass
+class Scanned:
+    """One file after the first pass."""
+
+    file: CaptureFile
+    about: About
+    splits: list[tuple[Split, About]]
+    whole: bool
+    number: int = -1
+    duplicate: bool = False
+
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        first = self.about.ts_head_ns
+        return first is None, first or 0, self.file.path
+
+
+def cut(files: Sequence[CaptureFile], split_bytes: int) -> list[Split]:
+    """Byte ranges of the plain pcaps that are worth it; everything else in one piece."""
+    splits: list[Split] = []
+    for file in files:
+        size = file.size_bytes
+        if size > 0 and is_plain_pcap(file.path):
+            for start in range(0, size, split_bytes):
+                end = min(start + split_bytes, size)
+                splits.append(Split(len(splits), file.path, start, end, size))
+        else:
+            splits.append(Split(len(splits), file.path, 0, 0, size))
+    return splits
+
+
+def pack(splits: Iterable[Split]) -> list[list[Split]]:
+    """Small splits share a task: a Python task costs as much as a few megabytes."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        cost = (split.end or split.size_bytes) - split.start
+        if not tasks or cost > room or len(tasks[-1]) >= TASK_FILES:
+            tasks.append([])
+            room = TASK_BYTES
+        tasks[-1].append(split)
+        room -= cost
+    return tasks
+
+
+def judge(
+    files: Sequence[CaptureFile], splits: Sequence[Split], abouts: Mapping[int, About]
+) -> tuple[list[Scanned], list[CaptureFile]]:
+    """Files whose scan is good, and those that must be scanned again as a whole."""
+    by_path: dict[str, list[tuple[Split, About]]] = {}
+    for split in splits:
+        by_path.setdefault(split.path, []).append((split, abouts[split.split_id]))
+    good: list[Scanned] = []
+    again: list[CaptureFile] = []
+    for file in files:
+        parts = by_path[file.path]
+        if parts[0][0].end == 0:
+            about = parts[0][1]
+            unreadable(about)
+            good.append(Scanned(file, about, parts, whole=True))
+        elif fits([about for _, about in parts]):
+            about = joined([about for _, about in parts], file.size_bytes)
+            unreadable(about)
+            good.append(Scanned(file, about, parts, whole=False))
+        else:
+            again.append(file)
+    return good, again
+
+
+def number(scanned: list[Scanned], known: Iterable[str], first: int) -> None:
+    """Give new captures their numbers in the order of time; content that is known already gets none."""
+    seen = set(known)
+    for item in sorted(scanned, key=lambda s: s.order):
+        capture_id = item.about.capture_id
+        if capture_id is not None and item.about.status != "failed":
+            if capture_id in seen:
+                item.duplicate = True
+                continue
+            seen.add(capture_id)
+        item.number = first
+        first += 1
+
+
+def split_plans(scanned: Iterable[Scanned]) -> dict[int, SplitPlan]:
+    plans: dict[int, SplitPlan] = {}
+    for item in scanned:
+        if item.number < 0 or item.about.capture_id is None:
+            continue
+        file = FilePlan(item.number, item.file.path, item.about.capture_id, item.whole)
+        frames = 0
+        for split, about in item.splits:
+            plans[split.split_id] = SplitPlan(file, split.start, frames)
+            frames += about.packets
+    return plans
+
+
+@dataclass
+class Buckets:
+    """Which group is decoded where; `of_group` is -1 for groups that nobody needs."""
+
+    of_group: list[int] = field(default_factory=lambda: [-1] * GROUPS)
+    count: int = 0
+
+    def groups(self, bucket: int) -> frozenset[int]:
+        return frozenset(g for g, b in enumerate(self.of_group) if b == bucket)
+
+
+def assign(weights: Mapping[int, int], together: Iterable[Sequence[int]], cores: int) -> Buckets:
+    """Groups to buckets, heaviest first into the lightest; `together`: groups that share a whole file."""
+    total = sum(weights.values())
+    count = max(1, min(len(weights), max(cores, -(-total // BUCKET_BYTES))))
+    most = total // count + 1
+    parent = {g: g for g in weights}
+
+    def root(group: int) -> int:
+        while parent[group] != group:
+            parent[group] = parent[parent[group]]
+            group = parent[group]
+        return group
+
+    load = dict(weights)
+    for groups in together:
+        roots = sorted({root(g) for g in groups})
+        if len(roots) > 1 and sum(load[r] for r in roots) <= most:
+            for other in roots[1:]:
+                parent[other] = roots[0]
+                load[roots[0]] += load[other]
+    buckets = Buckets(count=count)
+    filled = [0] * count
+    place: dict[int, int] = {}
+    for top in sorted({root(g) for g in weights}, key=lambda r: (-load[r], r)):
+        lightest = min(range(count), key=lambda b: filled[b])
+        place[top] = lightest
+        filled[lightest] += load[top]
+    for group in weights:
+        buckets.of_group[group] = place[root(group)]
+    return buckets
