@@ -54,10 +54,31 @@ class ChunkStream:
     """What one csid remembers, and the message that is under way on it."""
 
     __slots__ = (
-        "absolute", "active", "based", "chunk_size", "chunks", "csid", "delta", "drifted", "dropping", "ext", "field",
-        "flagged", "fmt", "got", "length", "orphan", "payload", "rule", "stale", "start", "stream_id", "timestamp",
-        "type_id", "used_delta",
-    )  # fmt: skip
+        "absolute",
+        "active",
+        "based",
+        "chunk_size",
+        "chunks",
+        "csid",
+        "delta",
+        "drifted",
+        "dropping",
+        "ext",
+        "field",
+        "flagged",
+        "fmt",
+        "got",
+        "length",
+        "orphan",
+        "payload",
+        "rule",
+        "stale",
+        "start",
+        "stream_id",
+        "timestamp",
+        "type_id",
+        "used_delta",
+    )
 
     def __init__(self, csid: int) -> None:
         self.csid = csid
@@ -166,9 +187,14 @@ class Dechunker:
         return -1
 
     def _flag(
-        self, out: list[Event], code: ViolationCode, offset: int, detail: str, message: int | None,
+        self,
+        out: list[Event],
+        code: ViolationCode,
+        offset: int,
+        detail: str,
+        message: int | None,
         severity: Severity | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         out.append(Violation(code, severity or code.severity, offset, detail, message))
 
     # -- one chunk -----------------------------------------------------------------------------------------
@@ -224,7 +250,9 @@ class Dechunker:
                 if self.inferred:
                     return self._lose("fmt 2 inside an unfinished message")
                 return self._continue(cs, buf, pos, data, end, final, out, fmt=fmt)
-            return self._begin(cs, buf, pos, data, end, final, out, fmt, field, ext, cs.length, cs.type_id, cs.stream_id)
+            return self._begin(
+                cs, buf, pos, data, end, final, out, fmt, field, ext, cs.length, cs.type_id, cs.stream_id
+            )
         length = buf[header + 3] << 16 | buf[header + 4] << 8 | buf[header + 5]
         type_id = buf[header + 6]
         if fmt == 0:
@@ -263,15 +291,33 @@ class Dechunker:
     def _fresh(self, pos: int, fmt: int, csid: int, out: list[Event]) -> int:
         # protocol.md rule 10: after a handshake this means that sync is lost
         if not self.inferred:
-            self._flag(out, ViolationCode.CHUNK_FRESH_CSID, self.base + pos,
-                       f"the first chunk on csid {csid} has fmt {fmt}, which refers to an earlier header",
-                       None, Severity.ERROR)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_FRESH_CSID,
+                self.base + pos,
+                f"the first chunk on csid {csid} has fmt {fmt}, which refers to an earlier header",
+                None,
+                Severity.ERROR,
+            )
         return self._lose(f"fmt {fmt} on csid {csid}, which has no earlier header")
 
     def _begin(
-        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event],
-        fmt: int, field: int, ext: int | None, length: int, type_id: int, stream_id: int, omitted: bool = False,
-    ) -> int:  # fmt: skip
+        self,
+        cs: ChunkStream,
+        buf: bytes,
+        pos: int,
+        data: int,
+        end: int,
+        final: bool,
+        out: list[Event],
+        fmt: int,
+        field: int,
+        ext: int | None,
+        length: int,
+        type_id: int,
+        stream_id: int,
+        omitted: bool = False,
+    ) -> int:
         """A header of fmt 0, 1 or 2 that starts a message, or fmt 3 with what it repeats."""
         if cs.stale and fmt >= 2:
             confirmed = self._confirm_stale(cs, buf, data, end, final)
@@ -299,11 +345,13 @@ class Dechunker:
             self.streams[cs.csid] = cs
             self.high = self.high or cs.csid >= 64
             if fmt == 1 and not self.inferred:
-                self._flag(out, ViolationCode.CHUNK_FRESH_CSID, start,
-                           f"the first chunk on csid {cs.csid} has fmt 1", start)  # fmt: skip
+                self._flag(
+                    out, ViolationCode.CHUNK_FRESH_CSID, start, f"the first chunk on csid {cs.csid} has fmt 1", start
+                )
         if buf[pos] & 63 == 1 and cs.csid < 320:
-            self._flag(out, ViolationCode.CHUNK_CSID_FORM, start,
-                       f"csid {cs.csid} in three bytes where two would do", start)  # fmt: skip
+            self._flag(
+                out, ViolationCode.CHUNK_CSID_FORM, start, f"csid {cs.csid} in three bytes where two would do", start
+            )
         if cs.active and not cs.orphan:
             self._give_up(cs, start, out)
         self._time(cs, fmt, field, ext, start, out)
@@ -317,13 +365,23 @@ class Dechunker:
         if type_id not in TYPE_NAMES:
             self._flag(out, ViolationCode.MSG_TYPE_UNKNOWN, start, f"message type {type_id} has no meaning", start)
         if length > self.limits.message_bytes:
-            self._flag(out, ViolationCode.CHUNK_LIMIT, start,
-                       f"a message of {length} bytes passes the limit of {self.limits.message_bytes}", start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_LIMIT,
+                start,
+                f"a message of {length} bytes passes the limit of {self.limits.message_bytes}",
+                start,
+            )
             cs.dropping = True
         if omitted:
             cs.flagged = True
-            self._flag(out, ViolationCode.CHUNK_EXT_TS_MISSING, start,
-                       "a message that starts with fmt 3 does not repeat the extended timestamp", start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_EXT_TS_MISSING,
+                start,
+                "a message that starts with fmt 3 does not repeat the extended timestamp",
+                start,
+            )
         if fmt == 3 and ext is not None and self.dialect == UNKNOWN:
             self.dialect = ABSENT if omitted else PRESENT
         if stop > end:
@@ -357,17 +415,30 @@ class Dechunker:
         self.announced += length
         if self.announced > self.limits.partial_bytes and not self.limit_told:
             self.limit_told = True
-            self._flag(out, ViolationCode.CHUNK_LIMIT, start,
-                       f"unfinished messages announce more than {self.limits.partial_bytes} bytes", start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_LIMIT,
+                start,
+                f"unfinished messages announce more than {self.limits.partial_bytes} bytes",
+                start,
+            )
         self._store(cs, buf[data:stop], stop, out)
         if cs.got == cs.length:
             self._finish(cs, self.base + stop, out)
         return stop
 
     def _continue(
-        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event],
-        fmt: int = 3, short_form: bool = False,
-    ) -> int:  # fmt: skip
+        self,
+        cs: ChunkStream,
+        buf: bytes,
+        pos: int,
+        data: int,
+        end: int,
+        final: bool,
+        out: list[Event],
+        fmt: int = 3,
+        short_form: bool = False,
+    ) -> int:
         count = min(self.chunk_size, cs.length - cs.got)
         omitted = False
         if fmt == 3 and cs.ext is not None:
@@ -386,14 +457,29 @@ class Dechunker:
             self.dialect = ABSENT if omitted else PRESENT
             if omitted and not cs.flagged:
                 cs.flagged = True
-                self._flag(out, ViolationCode.CHUNK_EXT_TS_MISSING, offset,
-                           "a continuation chunk does not repeat the extended timestamp of its message", cs.start)  # fmt: skip
+                self._flag(
+                    out,
+                    ViolationCode.CHUNK_EXT_TS_MISSING,
+                    offset,
+                    "a continuation chunk does not repeat the extended timestamp of its message",
+                    cs.start,
+                )
         elif fmt != 3:
-            self._flag(out, ViolationCode.CHUNK_CONTINUATION_FMT, offset,
-                       f"a message goes on with a header of fmt {fmt}", cs.start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_CONTINUATION_FMT,
+                offset,
+                f"a message goes on with a header of fmt {fmt}",
+                cs.start,
+            )
         if short_form:
-            self._flag(out, ViolationCode.CHUNK_CSID_SHORT_CONTINUATION, offset,
-                       f"a continuation header of csid {cs.csid} written in one byte", cs.start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_CSID_SHORT_CONTINUATION,
+                offset,
+                f"a continuation header of csid {cs.csid} written in one byte",
+                cs.start,
+            )
         if stop > end:
             self.cut = (cs, stop - end)
             stop = end
@@ -405,9 +491,7 @@ class Dechunker:
             self._finish(cs, self.base + stop, out)
         return stop
 
-    def _repeat(
-        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]
-    ) -> int:
+    def _repeat(self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]) -> int:
         """fmt 3 that starts a message: everything is repeated (protocol.md rule 3)."""
         ext = cs.ext
         omitted = False
@@ -427,9 +511,7 @@ class Dechunker:
             cs, buf, pos, data, end, final, out, 3, cs.field, ext, cs.length, cs.type_id, cs.stream_id, omitted
         )
 
-    def _orphan(
-        self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]
-    ) -> int:
+    def _orphan(self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]) -> int:
         """A chunk of a message whose beginning was lost: a whole chunk, or as much as there is to the next header."""
         size = self.chunk_size
         if data + size + 40 > end and not final:
@@ -489,9 +571,7 @@ class Dechunker:
             return 2 if csid < 64 or cs is not None else 1
         return 2 if cs is not None else int(csid < 64)
 
-    def _ext_repeated(
-        self, cs: ChunkStream, buf: bytes, pos: int, data: int, count: int, end: int, final: bool
-    ) -> int:
+    def _ext_repeated(self, cs: ChunkStream, buf: bytes, pos: int, data: int, count: int, end: int, final: bool) -> int:
         """Does this fmt 3 chunk repeat the extended timestamp (1), or not (0)? (protocol.md rule 2)"""
         if data + 4 > end and not final:
             return self._wait(data + 4)
@@ -549,7 +629,9 @@ class Dechunker:
 
     @property
     def high_active(self) -> list[ChunkStream]:
-        return [cs for cs in self.streams.values() if cs.csid >= 64 and cs.active and not cs.orphan] if self.high else []
+        return (
+            [cs for cs in self.streams.values() if cs.csid >= 64 and cs.active and not cs.orphan] if self.high else []
+        )
 
     def _confirm_stale(self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool) -> int:
         """After a loss: a length from before it is used only where the next header then stands right."""
@@ -595,8 +677,13 @@ class Dechunker:
         ]
         if fits[1] and not fits[0]:
             self.chunk_size = old
-            self._flag(out, ViolationCode.CHUNK_SIZE_NOT_APPLIED, self.base + data,
-                       f"chunk size {new} was announced, yet chunks are still cut at {old}", None)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_SIZE_NOT_APPLIED,
+                self.base + data,
+                f"chunk size {new} was announced, yet chunks are still cut at {old}",
+                None,
+            )
         self.old_size = 0
         return 1
 
@@ -616,7 +703,9 @@ class Dechunker:
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size
         if not best_size and uncut <= 0:  # cut, with another message in between
-            best_size = next((size for size in COMMON_SIZES if self.size_floor <= size < length and is_strong(buf, data + size)), 0)
+            best_size = next(
+                (size for size in COMMON_SIZES if self.size_floor <= size < length and is_strong(buf, data + size)), 0
+            )
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
         elif uncut > 0 or final:
@@ -630,8 +719,13 @@ class Dechunker:
     def _time(self, cs: ChunkStream, fmt: int, field: int, ext: int | None, start: int, out: list[Event]) -> None:
         value = field if ext is None else ext
         if ext is not None and ext < EXTENDED and fmt != 3:
-            self._flag(out, ViolationCode.CHUNK_EXT_TS_NEEDLESS, start,
-                       f"an extended timestamp for {ext}, which fits into 24 bits", start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_EXT_TS_NEEDLESS,
+                start,
+                f"an extended timestamp for {ext}, which fits into 24 bits",
+                start,
+            )
         if fmt == 0:
             cs.rule = "absolute" if ext is None else "ext_absolute"
             cs.drifted = False
@@ -658,13 +752,23 @@ class Dechunker:
         else:
             cs.rule = "delta" if ext is None else "ext_delta"
             if ext is not None:
-                if fmt != 3 and 10_000 < cs.timestamp and abs(ext - (cs.timestamp & 0xFFFFFFFF)) <= 10_000:
-                    self._flag(out, ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, start,
-                               f"the extended delta {ext} makes sense only as an absolute time", start)  # fmt: skip
+                if fmt != 3 and cs.timestamp > 10_000 and abs(ext - (cs.timestamp & 0xFFFFFFFF)) <= 10_000:
+                    self._flag(
+                        out,
+                        ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE,
+                        start,
+                        f"the extended delta {ext} makes sense only as an absolute time",
+                        start,
+                    )
                 if ext >= 0x80000000:
                     value = ext - 0x100000000
-                    self._flag(out, ViolationCode.CHUNK_DELTA_NEGATIVE, start,
-                               f"a delta of {ext} is a step back of {-value} ms", start)  # fmt: skip
+                    self._flag(
+                        out,
+                        ViolationCode.CHUNK_DELTA_NEGATIVE,
+                        start,
+                        f"a delta of {ext} is a step back of {-value} ms",
+                        start,
+                    )
         cs.absolute = False
         cs.delta = value
         cs.used_delta = value
@@ -676,19 +780,33 @@ class Dechunker:
 
     # -- messages that end -------------------------------------------------------------------------------------
 
-    def _emit(
-        self, cs: ChunkStream, stop: int, status: str, missing: int, payload: bytes, out: list[Event]
-    ) -> None:
+    def _emit(self, cs: ChunkStream, stop: int, status: str, missing: int, payload: bytes, out: list[Event]) -> None:
         type_id = cs.type_id
         if type_id == ABORT and status == COMPLETE:
             self._abort(payload, cs.start, out)
         event = _new(
             MessageReceived,
             (
-                cs.start, stop, cs.fmt, cs.csid, type_id, cs.stream_id, cs.timestamp, cs.field, cs.used_delta, cs.rule,
-                cs.ext, cs.length, cs.chunks, cs.chunk_size, status, missing, self.inferred, payload,
+                cs.start,
+                stop,
+                cs.fmt,
+                cs.csid,
+                type_id,
+                cs.stream_id,
+                cs.timestamp,
+                cs.field,
+                cs.used_delta,
+                cs.rule,
+                cs.ext,
+                cs.length,
+                cs.chunks,
+                cs.chunk_size,
+                status,
+                missing,
+                self.inferred,
+                payload,
             ),
-        )  # fmt: skip
+        )
         out.append(event)
         if type_id in CONTROL_TYPES and status == COMPLETE:
             self._check_control(event, out)
@@ -700,12 +818,16 @@ class Dechunker:
         for code, detail in parse_control(type_id, message.payload).violations:
             self._flag(out, code, start, detail, start)
         if message.csid != 2:
-            self._flag(out, ViolationCode.CTRL_CSID, start,
-                       f"a control message on csid {message.csid}, not 2", start)  # fmt: skip
+            self._flag(out, ViolationCode.CTRL_CSID, start, f"a control message on csid {message.csid}, not 2", start)
         if message.stream_id:
-            self._flag(out, ViolationCode.CTRL_STREAM_ID, start,
-                       f"a control message on stream {message.stream_id}, not 0", start,
-                       Severity.INFO if type_id == USER_CONTROL else None)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CTRL_STREAM_ID,
+                start,
+                f"a control message on stream {message.stream_id}, not 0",
+                start,
+                Severity.INFO if type_id == USER_CONTROL else None,
+            )
 
     def _store(self, cs: ChunkStream, chunk: bytes | bytearray, pos: int, out: list[Event]) -> None:
         if not cs.dropping:
@@ -732,9 +854,13 @@ class Dechunker:
         if self.inferred:  # more likely ours than the sender's fault
             self.close_partial(cs, GAP, offset, out)
             return
-        self._flag(out, ViolationCode.CHUNK_INTERRUPTED, offset,
-                   f"a new message begins on csid {cs.csid} with {cs.length - cs.got} bytes of the last one to come",
-                   cs.start)  # fmt: skip
+        self._flag(
+            out,
+            ViolationCode.CHUNK_INTERRUPTED,
+            offset,
+            f"a new message begins on csid {cs.csid} with {cs.length - cs.got} bytes of the last one to come",
+            cs.start,
+        )
         self.close_partial(cs, TRUNCATED, offset, out)
 
     def _abort(self, payload: bytes, offset: int, out: list[Event]) -> None:
@@ -742,8 +868,13 @@ class Dechunker:
             return
         cs = self.streams.get(int.from_bytes(payload, "big"))
         if cs is None or not cs.active:
-            self._flag(out, ViolationCode.CTRL_ABORT_IDLE, offset,
-                       f"nothing is pending on csid {int.from_bytes(payload, 'big')}", offset)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CTRL_ABORT_IDLE,
+                offset,
+                f"nothing is pending on csid {int.from_bytes(payload, 'big')}",
+                offset,
+            )
             return
         self._flag(out, ViolationCode.MSG_ABORTED, offset, f"{cs.length - cs.got} bytes were still to come", cs.start)
         self.close_partial(cs, ABORTED, offset, out)

@@ -121,8 +121,15 @@ class RtmpDecoder:
         if self.phase == "search":
             self._report_search(self._base, out)
         for cs in self._unfinished():
-            out.append(Violation(ViolationCode.MSG_TRUNCATED, ViolationCode.MSG_TRUNCATED.severity, cs.start,
-                                 f"the stream ends with {cs.length - cs.got} bytes of the message to come", cs.start))  # fmt: skip
+            out.append(
+                Violation(
+                    ViolationCode.MSG_TRUNCATED,
+                    ViolationCode.MSG_TRUNCATED.severity,
+                    cs.start,
+                    f"the stream ends with {cs.length - cs.got} bytes of the message to come",
+                    cs.start,
+                )
+            )
             self._chunks.close_partial(cs, TRUNCATED, self._base, out)
         if self.phase == "opaque" and self._base > self._search_start:
             out.append(Skipped(self._search_start, self._base, self._search_why))
@@ -204,7 +211,9 @@ class RtmpDecoder:
         if part == 2:
             self.phase = "chunks"
         elif self._search_size in ENCRYPTED_VERSIONS:
-            self._flag(out, ViolationCode.HS_ENCRYPTED, f"RTMPE (version {self._search_size}): the rest is encrypted", start)
+            self._flag(
+                out, ViolationCode.HS_ENCRYPTED, f"RTMPE (version {self._search_size}): the rest is encrypted", start
+            )
             self._enter_opaque("encrypted", start + wanted)
         else:
             self.phase = "part2"
@@ -360,17 +369,17 @@ class RtmpDecoder:
 
     def _boundary(self, window: bytes, skip: int, final: bool, out: list[Event], pos: int) -> int:
         chunks = self._chunks
-        heads = {
-            cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0
-        }
-        sync = find(
-            window, skip, heads, self._search_size, chunks.size_announced, chunks.dialect == ABSENT, final
-        )
+        heads = {cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0}
+        sync = find(window, skip, heads, self._search_size, chunks.size_announced, chunks.dialect == ABSENT, final)
         if sync is None:
             return -1
         offset = self._base + pos + sync.position
         self._report_search(offset, out)
-        out.append(Synchronised(offset, sync.size_floor or sync.chunk_size, MAX_CHUNK_SIZE if sync.size_floor else sync.chunk_size))
+        out.append(
+            Synchronised(
+                offset, sync.size_floor or sync.chunk_size, MAX_CHUNK_SIZE if sync.size_floor else sync.chunk_size
+            )
+        )
         for csid, head in sync.heads.items():
             cs = chunks.streams.get(csid)
             if cs is None:
@@ -397,9 +406,12 @@ class RtmpDecoder:
     def _report_search(self, offset: int, out: list[Event]) -> None:
         if offset > self._search_start:
             out.append(Skipped(self._search_start, offset, self._search_why))
-            self._flag(out, ViolationCode.CHUNK_RESYNC,
-                       f"{offset - self._search_start} bytes skipped to find the next message: {self._search_why}",
-                       self._search_start)  # fmt: skip
+            self._flag(
+                out,
+                ViolationCode.CHUNK_RESYNC,
+                f"{offset - self._search_start} bytes skipped to find the next message: {self._search_why}",
+                self._search_start,
+            )
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -453,8 +465,28 @@ class RtmpDecoder:
 
 
 _DECODER_FIELDS = (
-    "phase", "_need", "_base", "_finished", "_search_start", "_search_size", "_search_why", "_tried", "_lost_at", "_damaged",
+    "phase",
+    "_need",
+    "_base",
+    "_finished",
+    "_search_start",
+    "_search_size",
+    "_search_why",
+    "_tried",
+    "_lost_at",
+    "_damaged",
     "_bridge",
-)  # fmt: skip
-_CHUNKS_FIELDS = ("chunk_size", "size_announced", "size_floor", "old_size", "dialect", "held", "announced", "limit_told", "high", "inferred")
+)
+_CHUNKS_FIELDS = (
+    "chunk_size",
+    "size_announced",
+    "size_floor",
+    "old_size",
+    "dialect",
+    "held",
+    "announced",
+    "limit_told",
+    "high",
+    "inferred",
+)
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))

@@ -7,7 +7,7 @@ plain tuples with names: cheap to make, equal when they say the same.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from .errors import Severity, ViolationCode
 
@@ -72,4 +72,4 @@ class Synchronised(NamedTuple):
     chunk_size_max: int
 
 
-Event = Union[HandshakePart, MessageReceived, Violation, Skipped, Synchronised]
+Event = HandshakePart | MessageReceived | Violation | Skipped | Synchronised

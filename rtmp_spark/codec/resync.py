@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .message import TYPE_NAMES
@@ -44,7 +45,15 @@ _ANCHOR = re.compile(
 
 # fmt 2 or 3 and the name at the start of a command or data message
 _NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00[\x03-\x3f][!-~]{3})", re.DOTALL)
-_DATA_NAMES = (b"@setDataFrame", b"@clearDataFrame", b"onMetaData", b"onCuePoint", b"onTextData", b"onCaption", b"|Rtmp")
+_DATA_NAMES = (
+    b"@setDataFrame",
+    b"@clearDataFrame",
+    b"onMetaData",
+    b"onCuePoint",
+    b"onTextData",
+    b"onCaption",
+    b"|Rtmp",
+)
 
 
 _PLAIN_FORMATS = (1, 2, 3, 7, 8, 11)  # ADPCM, MP3, PCM, G.711, Speex: audio whose first byte is all there is to see
@@ -83,7 +92,7 @@ class _Walk(NamedTuple):
     floor: int
     heads: dict[int, Head]
     marks: dict[int, set[bytes]]  # per csid, how its payloads begin
-    guessed: dict[int, Head] = {}  # lengths that no header says
+    guessed: Mapping[int, Head] = MappingProxyType({})  # lengths that no header says
     orphans: frozenset[int] = frozenset()  # csids in the middle of a message at the start
 
 
@@ -255,7 +264,11 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
         if len(head) < 4:
             return 0
         name = head[3 : 3 + min(head[2], 12)]
-        return 24 if head[:2] == b"\x02\x00" and 0 < head[2] < 64 and name.isascii() and name.decode().isprintable() else -1
+        return (
+            24
+            if head[:2] == b"\x02\x00" and 0 < head[2] < 64 and name.isascii() and name.decode().isprintable()
+            else -1
+        )
     return 0
 
 
@@ -299,9 +312,14 @@ class _Chain:
         self.cuts_wanted = 0  # chunks that must end where a size says that was only tried
 
     def walk(
-        self, pos: int, size: int, known: dict[int, Head], floor: int = 0, guesses: int = 6,
+        self,
+        pos: int,
+        size: int,
+        known: dict[int, Head],
+        floor: int = 0,
+        guesses: int = 6,
         doubt: frozenset[int] | None = None,
-    ) -> _Walk | None:  # fmt: skip
+    ) -> _Walk | None:
         """Follow the chain from `pos`. None when it breaks; what was gathered when it cannot be followed further.
 
         `size` 0 means that the chunk size is unknown, but at least `floor`; `doubt` names the csids whose heads are
@@ -340,7 +358,9 @@ class _Chain:
                 if fmt == 3 and csid in ext and not self.dialect_absent:
                     data += 4
                 if length < 0:
-                    onward = self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
+                    onward = (
+                        self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
+                    )
                     if onward is not None:
                         return _join(bits, marks, onward)
                     if fmt == 3 and size and self.interleaved and csid not in started:
@@ -405,9 +425,16 @@ class _Chain:
         return best
 
     def _guess(
-        self, data: int, csid: int, type_id: int, size: int, floor: int, heads: dict[int, Head], guesses: int,
+        self,
+        data: int,
+        csid: int,
+        type_id: int,
+        size: int,
+        floor: int,
+        heads: dict[int, Head],
+        guesses: int,
         doubtful: set[int],
-    ) -> _Walk | None:  # fmt: skip
+    ) -> _Walk | None:
         """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
         buf = self.buf
         if type_id < 0:
@@ -444,7 +471,14 @@ class _Chain:
         limit = ends[-1] if len(ends) == 24 else len(buf)
         same = re.escape(buf[data : data + 1])
         own = re.compile(
-            b"(?=" + re.escape(bytes((0xC0 | csid,))) + same + b"|" + re.escape(bytes((0x80 | csid,))) + b"\\0.." + same + b")",
+            b"(?="
+            + re.escape(bytes((0xC0 | csid,)))
+            + same
+            + b"|"
+            + re.escape(bytes((0x80 | csid,)))
+            + b"\\0.."
+            + same
+            + b")",
             re.DOTALL,
         )
         for match, _ in zip(own.finditer(buf, data + 1, limit), range(24)):
@@ -482,7 +516,7 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
     size = walk.size or MAX_SIZE
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
-    types = {csid: head for csid, head in walk.heads.items()}
+    types = dict(walk.heads)
     heads = dict(known)
     certain: set[int] = set()  # csids whose length a later message repeats
     earlier = [anchor for anchor in anchors if anchor < at]
@@ -507,9 +541,15 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
 
 
 def _before(
-    buf: bytes, stop: int, size: int, anchors: list[int], lengths: dict[int, int],
-    certain: set[int], types: dict[int, Head], marks: dict[int, set[bytes]],
-) -> tuple[int, _Header] | None:  # fmt: skip
+    buf: bytes,
+    stop: int,
+    size: int,
+    anchors: list[int],
+    lengths: dict[int, int],
+    certain: set[int],
+    types: dict[int, Head],
+    marks: dict[int, set[bytes]],
+) -> tuple[int, _Header] | None:
     for anchor in reversed(anchors):
         if stop - anchor > BACK_BYTES:
             break
@@ -564,9 +604,15 @@ def _spans(buf: bytes, header: _Header, stop: int, size: int) -> bool:
 
 
 def _compact(
-    buf: bytes, pos: int, stop: int, fmt: int, csid: int, size: int, head: Head,
+    buf: bytes,
+    pos: int,
+    stop: int,
+    fmt: int,
+    csid: int,
+    size: int,
+    head: Head,
     marks: dict[int, set[bytes]],
-) -> tuple[int, int, _Header] | None:  # fmt: skip
+) -> tuple[int, int, _Header] | None:
     """A message with a header of fmt 2 or 3 from `pos` to `stop`: how loudly its bytes say so, and the message."""
     if pos < 0 or buf[pos] != (fmt << 6 | csid):
         return None
@@ -593,7 +639,11 @@ def _compact(
     alike = max((_alike(buf[data : data + 3], mark) for mark in marks.get(csid, ())), default=0)
     if not alike and inside < 24:
         return None
-    return bits + max(inside, 8 * alike), pos, _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id)
+    return (
+        bits + max(inside, 8 * alike),
+        pos,
+        _Header(fmt, csid, data, delta, None, length, head.type_id, head.stream_id),
+    )
 
 
 def _alike(a: bytes, b: bytes) -> int:
