@@ -11,7 +11,7 @@ import ipaddress
 import json
 from typing import Any
 
-from rtmp_spark.capture.items import Closed, End, Item
+from rtmp_spark.capture.items import FRAME_BITS, Closed, End, Item
 from rtmp_spark.capture.packet import ACK, FIN, RST, SYN
 from rtmp_spark.capture.stream import MASK, Stream, distance
 from rtmp_spark.codec.errors import CaptureError
@@ -34,6 +34,7 @@ class Connection:
     __slots__ = (
         "dropped",
         "emitted",
+        "files",
         "frame_first",
         "frame_last",
         "key",
@@ -59,6 +60,7 @@ class Connection:
         self.origin = 0  # the side that opened it
         self.origin_known = False
         self.emitted = False
+        self.files: list[int] = []  # that hold packets of it, in the order they were read
         self.dropped = False
         self.reset_side: int | None = None
         self.reset_frame = 0
@@ -143,8 +145,8 @@ class Connection:
         if stream.syn:
             return stream.base != (seq + 1) & MASK
         if flags & ACK:
-            if other.syn:
-                return other.base != ack
+            if other.syn:  # it may acknowledge data that came with the SYN (RFC 7413)
+                return not 0 <= other.offset_of(ack) <= other.top
         elif stream.synced and stream.base is not None:
             # Told by the other side's SYN-ACK, else guessed in the middle of a connection.
             return not other.syn or stream.base != (seq + 1) & MASK
@@ -165,6 +167,9 @@ class Connection:
             side.flush(out)
 
     def note(self, side: int, frame: int, ts_ns: int, vlan: int) -> None:
+        number = frame >> FRAME_BITS
+        if not self.files or (self.files[-1] != number and number not in self.files):
+            self.files.append(number)
         if self.ts_first_ns is None or (ts_ns, frame) < (self.ts_first_ns, self.frame_first):
             self.ts_first_ns = ts_ns
             self.frame_first = frame
@@ -312,6 +317,7 @@ _KEPT = (
     "origin",
     "origin_known",
     "emitted",
+    "files",
     "dropped",
     "reset_side",
     "reset_frame",

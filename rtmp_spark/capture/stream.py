@@ -361,7 +361,7 @@ class Stream:
         self.flush(out)
         length = end - self.next_offset
         acked = self.acked_offset
-        covered = None if acked is None else acked >= end
+        covered = True if cut else None if acked is None else acked >= end
         out.append(Gap(self.connection, self.direction, self.next_offset, length, frame, ts_ns, covered, cut))
         self.missed_bytes += length
         self.gaps += 1
