@@ -1,0 +1,82 @@
+"""Trials of what a loss costs: bytes taken out of a stream, or a recording that starts inside it.
+
+A message is untouched when all its bytes were recorded. Each trial counts the untouched messages, those of them that
+the decoder reports whole, and what it reports although nobody sent it: a whole message with other bytes or in another
+place, or a part of a message that never began there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from chunkreader import HANDSHAKE
+from realstreams import SAMPLES, Stream, real_streams, rechunked
+
+from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec.events import COMPLETE, Event, MessageReceived
+
+GAPS = (1, 100, 1448, 1448, 2896)  # one byte, and whole packets
+LONGEST_GAP = 20_000
+REWRITTEN = ("ffmpeg_publish_h264_aac ", "gst_rtmpsink_librtmp_publish_h264_mp3 ", "p1950_enhanced_hevc_aac_ffmpeg7_nms_play ")
+LATE_MS = 20_000_000  # beyond 24 bits
+
+
+class Loss(NamedTuple):
+    """Bytes from `first` up to `last` are lost; with `joined` also all before."""
+
+    first: int
+    last: int
+    joined: bool
+
+
+class Outcome(NamedTuple):
+    untouched: int
+    found: int
+    invented: int
+
+
+def streams(directory: Path = SAMPLES) -> list[Stream]:
+    """Real streams, and some of them interleaved at common chunk sizes, with and without extended timestamps."""
+    real = real_streams(directory)
+    chosen = [stream for stream in real if stream.name.startswith(REWRITTEN)]
+    return real + [
+        rechunked(stream, size, later) for stream in chosen for size in (128, 4096, 60000) for later in (0, LATE_MS)
+    ]
+
+
+def random_loss(rng: random.Random, stream: Stream) -> Loss:
+    joined = rng.random() < 0.5
+    first = rng.randrange(HANDSHAKE + 27, len(stream.data) - 200)
+    last = first if joined else first + rng.choice((*GAPS, rng.randrange(1, LONGEST_GAP)))
+    return Loss(first, min(last, len(stream.data)), joined)
+
+
+def decode(stream: Stream, loss: Loss) -> list[Event]:
+    """Events, at their offsets in the whole stream; of a stream that is joined they count from where it is."""
+    if loss.joined:
+        decoder = RtmpDecoder(phase="midstream")
+        return decoder.receive_data(stream.data[loss.last :]) + decoder.receive_eof()
+    decoder = RtmpDecoder()
+    events = decoder.receive_data(stream.data[: loss.first])
+    events += decoder.receive_gap(loss.last - loss.first)
+    return events + decoder.receive_data(stream.data[loss.last :]) + decoder.receive_eof()
+
+
+def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
+    shift = loss.last if loss.joined else 0
+    sent = {(m.start, m.csid, m.type_id, len(m.payload)): m for m in stream.messages}
+    untouched = {
+        key for key, m in sent.items() if m.start >= loss.last or (m.end <= loss.first and not loss.joined)
+    }
+    found, invented = set(), 0
+    for event in events:
+        if isinstance(event, MessageReceived):
+            key = (event.start + shift, event.csid, event.type_id, event.length)
+            if event.status == COMPLETE and key in sent and sent[key].payload == event.payload:
+                found.add(key)
+            elif event.status == COMPLETE or (key not in sent and key[0] + key[3] < len(stream.data)):
+                invented += 1
+    return Outcome(len(untouched), len(untouched & found), invented)
