@@ -64,9 +64,11 @@ class Window:
         for number in range(len(groups)):
             connection = self.slots[number]
             for at in range(fast_bounds[2 * number], fast_bounds[2 * number + 2]):
-                stream = connection.sides[int(directions.flow[at]) & 1]
+                stream = connection.sides[directions.sides[at]]
                 before[at] = stream.next_offset
                 directions.continue_stream(at, connection, stream, self._out)
+            for at in range(fast_bounds[2 * number], fast_bounds[2 * number + 2]):
+                directions.note_window(at, connection)  # scaled only once both SYNs are known
             if careful_from[number] < careful_to[number]:
                 self._take_one_by_one(number, careful, packets, careful_from[number], careful_to[number])
         self._end[fast] = directions.ends(before)
@@ -289,6 +291,7 @@ class _Directions:
         first[1:] = flow[1:] != flow[:-1]
         starts = np.flatnonzero(first)
         self.flow = flow[starts]
+        self.sides = (self.flow & 1).tolist()
         self._data = segments.data
         self._length = segments.length[packet]
         self._run = np.cumsum(first) - 1
@@ -336,6 +339,10 @@ class _Directions:
         """Per row, the stream offset behind its payload; -1 where there is none."""
         return np.where(self._length > 0, before[self._run] + self._within + self._length, -1)
 
+    def note_window(self, at: int, connection: Connection) -> None:
+        stream = connection.sides[self.sides[at]]
+        stream.window = connection.scaled(stream, self._window[at], self._last_flags[at])
+
     def continue_stream(self, at: int, connection: Connection, stream: Stream, out: list[Item]) -> None:
         side = stream.side
         connection.note(side, self._first_frame[at], self._first_ts[at], self._vlan[at])
@@ -348,7 +355,6 @@ class _Directions:
             connection.synchronise(
                 side, self._seq[at], self._first_ack[at], self._first_flags[at], self._scale[at], out
             )
-        stream.window = connection.scaled(stream, self._window[at], self._last_flags[at])
         low, high = self._bounds[at], self._bounds[at + 1]
         if low < high:
             data = self._data
