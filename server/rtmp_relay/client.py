@@ -10,7 +10,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from .frames import Frame
 from .recorder import Recorder
 from .synthetic import Synthetic, Tag
 from .url import RtmpUrl, parse_url
+from .wire import unread_bytes
 
 UNREACHABLE, REFUSED = 3, 4
 _GOODBYE_S = 1.0
@@ -56,61 +57,82 @@ class Refused(UserError):
     """The server said no, or nothing."""
 
 
-class _Line:
+class _Line(asyncio.Protocol):
     """A caller on a socket."""
 
-    def __init__(self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, caller: Caller) -> None:
         self.caller = caller
-        self._reader = reader
-        self._writer = writer
-        self.changed = asyncio.Event()
-        self._task = asyncio.create_task(self._listen())
+        self._transport: asyncio.Transport | None = None
+        self._changed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._closed = asyncio.Event()
 
     @classmethod
     async def open(cls, caller: Caller, tls: ssl.SSLContext | None) -> _Line:
         url = caller.url
         if url.scheme == "rtmps" and tls is None:
             tls = ssl.create_default_context()
+        loop = asyncio.get_running_loop()
         try:
-            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=tls)
+            _, line = await loop.create_connection(lambda: cls(caller), url.host, url.port, ssl=tls)
         except OSError as error:
             reason = error.strerror or str(error)
             text = f"{url.host}:{url.port} cannot be reached ({reason})."
             raise UserError(text, "Is the server running there?", UNREACHABLE) from None
-        line = cls(caller, reader, writer)
-        caller.begin(time.monotonic())
-        line.flush()
         return line
 
-    async def _listen(self) -> None:
-        try:
-            while data := await self._reader.read(_READ_BYTES):
-                self.caller.receive_data(data, time.monotonic())
-                self.flush()
-                self.changed.set()
-        except OSError:
-            pass
+    # -- what the socket reports -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._writable.set()
+        self.caller.begin(time.monotonic())
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        self.caller.receive_data(data, time.monotonic())
+        self.flush()
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        self._hang_up()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        transport, self._transport = self._transport, None
+        if exc is not None and transport is not None:
+            self.data_received(unread_bytes(transport))
+        self._hang_up()
+        self._writable.set()
+        self._closed.set()
+
+    def _hang_up(self) -> None:
         self.caller.receive_eof()
-        self.changed.set()
+        self._changed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # -- what the user of the line does ----------------------------------------------------------------------
 
     def flush(self) -> None:
         data = self.caller.data_to_send()
-        if data and not self._writer.is_closing():
-            self._writer.write(data)
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drain(self) -> None:
-        try:
-            await self._writer.drain()
-        except OSError:
-            pass  # the reader says why
+        """Let others run, and the server read."""
+        await asyncio.sleep(0)
+        await self._writable.wait()
 
     async def wait(self, seconds: float) -> None:
         """Until something arrives, at most this long."""
-        self.changed.clear()
-        try:
-            await asyncio.wait_for(self.changed.wait(), seconds)
-        except asyncio.TimeoutError:
-            pass
+        self._changed.clear()
+        await _at_most(seconds, self._changed.wait())
         self.caller.tick(time.monotonic())
         self.flush()
 
@@ -124,19 +146,21 @@ class _Line:
         """Goodbye, FIN, and a moment for the server's own."""
         self.caller.finish()
         self.flush()
-        try:
-            await asyncio.wait_for(self._writer.drain(), _GOODBYE_S)
-            if self._writer.can_write_eof():
-                self._writer.write_eof()
-            await asyncio.wait_for(asyncio.shield(self._task), _GOODBYE_S)
-        except (OSError, asyncio.TimeoutError):
-            pass
-        self._task.cancel()
-        self._writer.close()
-        try:
-            await asyncio.wait_for(self._writer.wait_closed(), _GOODBYE_S)
-        except (OSError, asyncio.TimeoutError):
-            pass
+        await _at_most(_GOODBYE_S, self._writable.wait())
+        if self._transport is not None:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+                await _at_most(_GOODBYE_S, self._closed.wait())
+            if self._transport is not None:
+                self._transport.close()
+                await _at_most(_GOODBYE_S, self._closed.wait())
+
+
+async def _at_most(seconds: float, what: Coroutine[object, object, object]) -> None:
+    try:
+        await asyncio.wait_for(what, seconds)
+    except asyncio.TimeoutError:
+        pass
 
 
 async def publish(

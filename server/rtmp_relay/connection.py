@@ -43,7 +43,7 @@ class ConnectionOptions:
     command_s: float = 20.0  # from accept to connect
     idle_s: float = 30.0  # without a byte from the client, or a frame that a player took
     stall_s: float = 10.0  # behind with reading
-    ping_s: float = 10.0  # between pings: how a client that only listens shows that it lives
+    ping_s: float = 10.0  # without a word from the client, before it is pinged
     session: SessionOptions = DEFAULT_SESSION
 
 
@@ -70,6 +70,7 @@ class ServerConnection:
         self._started = now
         self._last_active = now
         self._last_ping = now
+        self._last_received = now
         self._behind_since: float | None = None
         self._media_taken = 0
 
@@ -78,7 +79,7 @@ class ServerConnection:
     def receive_data(self, data: bytes, now: float) -> None:
         if self.close_reason is not None:
             return
-        self._last_active = now
+        self._last_active = self._last_received = now
         messages = self.endpoint.receive_data(data, self._ms(now))
         if self.state is State.HANDSHAKING and self.endpoint.handshake_done:
             self._control_burst()
@@ -128,7 +129,7 @@ class ServerConnection:
             self._close("idle", now)
         elif self._behind_since is not None and now - self._behind_since >= options.stall_s:
             self._close("reads too slowly", now)
-        elif self.session.app is not None and now - self._last_ping >= options.ping_s:
+        elif self.session.app is not None and now - self._last_word() >= options.ping_s:
             self._last_ping = now
             self.endpoint.ping(self._ms(now))
         self._look_for_reasons(now)
@@ -140,6 +141,14 @@ class ServerConnection:
             self._close("shutting down", now)
 
     # -- inside ----------------------------------------------------------------------------------------------
+
+    def _last_word(self) -> float:
+        """When the client last said something, or was last asked to.
+
+        Who talks is not asked: a ping that FFmpeg finds unread when it closes makes its kernel throw away what it
+        was still to send, the last frames.
+        """
+        return max(self._last_ping, self._last_received)
 
     def _ms(self, now: float) -> int:
         return int((now - self._started) * 1000) & 0xFFFFFFFF

@@ -286,10 +286,14 @@ WIRE_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
     "CTRL_EVENT_UNKNOWN": (EITHER, "user control event 99", _control(USER_CONTROL, "006300000001")),
     "CTRL_LIMIT_TYPE": (EITHER, "Set Peer Bandwidth with limit type 7", _control(SET_PEER_BANDWIDTH, "002625a007")),
     "CTRL_ABORT_IDLE": (EITHER, "Abort for a csid with nothing under way", _control(ABORT, "00000032")),
-    "CTRL_PING_UNANSWERED": (CLIENT, "answers no ping", lambda: OnMessage(_ping_response, swallowed, times=MANY)),
+    "CTRL_PING_UNANSWERED": (
+        CLIENT,
+        "answers no ping; a player is pinged, or who says nothing for 10 s",
+        lambda: OnMessage(_ping_response, swallowed, times=MANY),
+    ),
     "FLOW_ACK_STARVED": (
         EITHER,
-        "acknowledges nothing",
+        "acknowledges nothing; needs a player, or a publisher with a small --window",
         lambda: OnMessage(of_type(ACKNOWLEDGEMENT), swallowed, times=MANY),
     ),
     "FLOW_ACK_EARLY": (EITHER, "acknowledges a thousand million bytes", _acks(1_000_000_000)),

@@ -168,6 +168,7 @@ def record_fault(code: str, path: Path, side: str | None = None) -> None:
     side = side or recipe.sides[0]
     tap = Tap(path)
     starves = recipe.code is ViolationCode.FLOW_ACK_STARVED
+    listens = starves or recipe.code is ViolationCode.CTRL_PING_UNANSWERED
     relay_options = replace(
         DEFAULT_CONNECTION,
         ping_s=1.0 if recipe.code is ViolationCode.CTRL_PING_UNANSWERED else 10.0,
@@ -184,7 +185,7 @@ def record_fault(code: str, path: Path, side: str | None = None) -> None:
         final = "?authmod=adobe&user=someone&challenge=Y2hhbA==&response=cmVzcG9uc2U=&opaque=Y2hhbA=="
         party = laboratory.call(PUBLISH, app=f"live{final}", options=options, server_fault=make())
         laboratory.stream(party, media.tags())
-    elif starves and side == "client":  # the one who gets data and does not say so
+    elif listens and side == "client":  # the one who gets data and does not say so
         party = laboratory.call(PUBLISH)
         laboratory.call(PLAY, fault=make())
         laboratory.stream(party, media.tags())

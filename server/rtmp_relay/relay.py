@@ -20,6 +20,7 @@ from .fault import NO_FAULT, Fault
 from .hub import DEFAULT_HUB, Hub, HubOptions
 from .recorder import recorder_factory
 from .tap import Observer, Tap
+from .wire import unread_bytes
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,11 @@ class _Wire(asyncio.Protocol):
         self.relay.flush(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self.transport is not None and self.connection is not None:
+            rest = unread_bytes(self.transport)
+            if rest:
+                self.can_write = False
+                self.relay.received(self, self.connection, rest)
         self.relay.lost(self, reset=isinstance(exc, ConnectionResetError))
 
 

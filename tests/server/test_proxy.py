@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from rtmp_relay.proxy import Proxy, Weather
 from rtmp_relay.relay import Relay, RelayOptions
 from rtmp_relay.synthetic import Synthetic
 from rtmp_relay.tap import Tap
+from rtmp_relay.wire import unread_bytes
 
 MEDIA = Synthetic(seconds=1.0)
 TAGS = list(MEDIA.tags())
@@ -123,3 +126,42 @@ def test_rtmps(tmp_path: Path) -> None:
 
     assert asyncio.run(run()) == TAGS
     assert b"@setDataFrame" in (tmp_path / "t.pcap").read_bytes()
+
+
+def test_what_a_peer_sent_before_it_reset_the_connection_is_not_lost() -> None:
+    """A write of ours that fails must not cost us what the peer had said before."""
+
+    async def run() -> bytes:
+        loop = asyncio.get_running_loop()
+        got = bytearray()
+        made: asyncio.Future[asyncio.Transport] = loop.create_future()
+        lost = asyncio.Event()
+
+        class Reader(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, asyncio.Transport)
+                self.transport = transport
+                made.set_result(transport)
+
+            def data_received(self, data: bytes) -> None:
+                got.extend(data)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                got.extend(unread_bytes(self.transport))
+                lost.set()
+
+        server = await loop.create_server(Reader, "127.0.0.1", 0)
+        peer = socket.create_connection(server.sockets[0].getsockname())
+        transport = await made
+        transport.write(b"a ping that is never read")
+        time.sleep(0.05)  # on purpose without giving asyncio a chance to read
+        peer.sendall(b"last words")
+        peer.close()
+        time.sleep(0.05)
+        transport.write(b"too late")
+        transport.write(b"too late")
+        await asyncio.wait_for(lost.wait(), 3)
+        server.close()
+        return bytes(got)
+
+    assert asyncio.run(run()) == b"last words"
