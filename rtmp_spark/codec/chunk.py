@@ -582,6 +582,8 @@ class Dechunker:
         without = self.header_ok(buf, data + count, end, final)
         if with_it < 0 or without < 0:
             return self._wait(max(data + 4 + count, end) + 1)
+        if cs.active and not same:  # on a continuation another value is none: only a header behind it says otherwise
+            return int(not without and with_it > 0)
         if with_it != without:
             return int(with_it > without)
         return int(same or (not cs.active and self.dialect != ABSENT))
