@@ -17,16 +17,31 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.capture.connection import Connection
+from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
 from rtmp_spark.capture.flows import group as group_flows
+from rtmp_spark.capture.intervals import Carry
 from rtmp_spark.capture.packet import Dissector, Segments
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.rows import Batch
 from rtmp_spark.capture.settings import Settings
+from rtmp_spark.schema import MESSAGE_TABLES, arrow_schema
 
+from .flow_state import (
+    STATE_VERSION,
+    OpenFlow,
+    bases,
+    header_of,
+    pack,
+    placeholder,
+    restore,
+    save,
+    state_of,
+)
 from .paths import open_file
 from .scan import group_of_key, places
 
@@ -91,20 +106,69 @@ class BucketRecording(Recording):
 
     def __init__(self, settings: Settings, tables: Sequence[str], files: Iterable[FilePlan]) -> None:
         super().__init__([], settings, tables)
-        by_number = {f.number: f for f in files}
-        self.capture_ids: list[str | None] = [None] * (max(by_number, default=-1) + 1)
+        self.capture_ids: list[str | None] = []
         self.files = _Files()  # type: ignore[assignment]
-        for number, file in by_number.items():
-            self.capture_ids[number] = file.capture_id
+        for file in files:
+            self._name_file(file.number, file.capture_id)
 
     def feed(self, block: PacketBlock, segments: Segments, number: int) -> None:
         self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
         items = self._reassembler.feed(segments, number)
         self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
 
-    def finish(self) -> None:
+    def resume(self, packed: bytes) -> None:
+        """A connection of an earlier ingest goes on; before its packets are fed."""
+        header, state = header_of(packed), state_of(packed)
+        connection = self._reassembler.resume(state["connection"].encode())
+        conversation = restore(state, connection, self.settings)
+        if conversation is not None:
+            connection.tag = conversation
+            self._open[connection.number] = conversation
+        elif state["early"]:
+            self._early[connection.number] = [(d, second, tuple(values)) for d, second, values in state["early"]]
+        columns = [np.array(column, np.int64) for column in state["carry"]]
+        here = np.full(len(columns[0]), connection.number)
+        self._reassembler._carry = self._reassembler._carry.plus(Carry(here, *columns))
+        for number, capture_id in header.files.items():
+            self._name_file(int(number), capture_id)
+
+    def open_flows(self) -> list[tuple[Connection, OpenFlow, dict[str, Any]]]:
+        """Every connection that could go on in a later file, as it stands before `finish`."""
+        flows = []
+        carry = self._reassembler._carry
+        for connection in self._reassembler.connections:
+            conversation = connection.tag
+            messages, commands, second = ((0, 0), (0, 0), 0) if conversation is None else bases(conversation)
+            key = connection.key.hex()
+            files = {str(n): self.capture_ids[n] or "" for n in connection.files}
+            header = OpenFlow(
+                placeholder(key), key, connection.ts_last_ns or 0, False, messages, commands, second, (), files
+            )
+            waiting = carry.select(carry.connection == connection.number)
+            state = save(connection)
+            state["carry"] = [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]
+            state["early"] = self._early.get(connection.number, [])
+            flows.append((connection, header, state))
+        return flows
+
+    def finish(self) -> dict[int, str]:
+        """End the recording; the connections that gave rows by it: number and uid."""
+        gave: dict[int, str] = {}
+        closed = self.settings.closed
+
+        def note(conversation: Conversation) -> None:
+            gave[conversation.connection.number] = conversation.uid or ""
+
+        self.settings.closed = note
         self._deliver(self._reassembler.finish(), 1 << 62)
+        self.settings.closed = closed
         self._sink.add("streams", self._sink.take_late("streams"))
+        return gave
+
+    def _name_file(self, number: int, capture_id: str) -> None:
+        missing = number + 1 - len(self.capture_ids)
+        self.capture_ids += [None] * max(missing, 0)
+        self.capture_ids[number] = capture_id
 
     def take(self) -> Iterator[Batch]:
         yield from self._sink.flush(self.capture_ids)
@@ -162,6 +226,8 @@ def decode(
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON."""
     recording = BucketRecording(options.settings(), tables, files)
+    for packed in states:
+        recording.resume(packed)
     parts = Parts(tables)
     ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
     dissector, current = Dissector(), -1
@@ -175,8 +241,13 @@ def decode(
         parts.add(recording.take())
         if parts.full:
             yield parts.take(), None
-    recording.finish()
     parts.add(recording.take())
+    flows = recording.open_flows()
+    gave = recording.finish()
+    provisional = list(recording.take())
+    parts.add(provisional)
+    if "open_flows" in tables:
+        parts.add(_flow_rows(flows, gave, provisional, options.sensor))
     last = parts.take()
     account = {
         "connections": recording.connections,
@@ -185,6 +256,31 @@ def decode(
         "rows": parts.rows,
     }
     yield last, json.dumps(account)
+
+
+def _flow_rows(
+    flows: Sequence[tuple[Connection, OpenFlow, dict[str, Any]]],
+    gave: dict[int, str],
+    provisional: Sequence[Batch],
+    sensor: str,
+) -> Iterator[Batch]:
+    """Rows of `open_flows`; each header says which rows of its connection are provisional."""
+    touched: dict[str, set[str]] = {}
+    for table, batch in provisional:
+        if table in MESSAGE_TABLES:
+            for uid in batch.column(0).unique().to_pylist():
+                touched.setdefault(uid, set()).add(table)
+    rows = []
+    for connection, header, state in flows:
+        if connection.number in gave:
+            header.uid, header.has_rows = gave[connection.number], True
+            header.tables = tuple(sorted(touched.get(header.uid, ())))
+        row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, state), None)
+        rows.append(row)
+    if rows:
+        schema = arrow_schema("open_flows")
+        columns = [pa.array(column, f.type) for column, f in zip(zip(*rows), schema)]
+        yield "open_flows", pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _packets(piece: Piece, groups: frozenset[int], dissector: Dissector) -> Iterator[tuple[PacketBlock, Segments]]:

@@ -173,16 +173,17 @@ def _each_table(lake: Lake, conditions: Mapping[str, str]) -> None:
 
 
 def _merge_away(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:
-    columns = {
-        "s_uid": [e.uid for e in entries],
-        "s_c2s": pa.array([e.msg_no_c2s for e in entries], pa.int64()),
-        "s_s2c": pa.array([e.msg_no_s2c for e in entries], pa.int64()),
-        "s_second": pa.array([e.second for e in entries], pa.int64()),
-    }
-    lake.spark.createDataFrame(pa.table(columns)).createOrReplaceTempView("rtmp_spark_superseded")
     for name in REPLACEABLE:
-        if not any(name in e.tables for e in entries):
+        touched = [e for e in entries if name in e.tables]
+        if not touched:
             continue
+        columns = {
+            "s_uid": [e.uid for e in touched],
+            "s_c2s": pa.array([e.first_message(name)[0] for e in touched], pa.int64()),
+            "s_s2c": pa.array([e.first_message(name)[1] for e in touched], pa.int64()),
+            "s_second": pa.array([e.second for e in touched], pa.int64()),
+        }
+        lake.spark.createDataFrame(pa.table(columns)).createOrReplaceTempView("rtmp_spark_superseded")
         on = "t.uid = s.s_uid"
         if name in MESSAGE_TABLES:
             on += " AND t.msg_no >= CASE t.direction WHEN 'c2s' THEN s.s_c2s ELSE s.s_s2c END"

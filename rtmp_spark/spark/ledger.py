@@ -52,14 +52,23 @@ class Superseded:
     msg_no_s2c: int = 0
     second: int = 0  # first epoch second whose interval is replaced
     tables: tuple[str, ...] = REPLACEABLE  # those that hold rows to replace
+    command_c2s: int | None = None  # commands may lag behind their messages; None: they do not
+    command_s2c: int | None = None
 
     def dump(self) -> str:
-        return json.dumps([self.uid, self.msg_no_c2s, self.msg_no_s2c, self.second, self.tables])
+        return json.dumps(list(vars(self).values()))
 
     @classmethod
     def parse(cls, text: str) -> Superseded:
-        uid, c2s, s2c, second, tables = json.loads(text)
-        return cls(uid, c2s, s2c, second, tuple(tables))
+        uid, c2s, s2c, second, tables, *commands = json.loads(text)
+        return cls(uid, c2s, s2c, second, tuple(tables), *commands)
+
+    def first_message(self, table: str) -> tuple[int, int]:
+        """The first replaced rows of a message table, c2s and s2c."""
+        first = self.msg_no_c2s, self.msg_no_s2c
+        if table == "commands" and self.command_c2s is not None and self.command_s2c is not None:
+            first = self.command_c2s, self.command_s2c
+        return first
 
 
 def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
@@ -68,11 +77,11 @@ def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
     if not entries:
         return ""
     if table in MESSAGE_TABLES:
-        each = [
-            f"(uid = {literal(e.uid)} AND ((direction = 'c2s' AND msg_no >= {e.msg_no_c2s}) OR "
-            f"(direction = 's2c' AND msg_no >= {e.msg_no_s2c})))"
-            for e in entries
-        ]
+        each = []
+        for e in entries:
+            c2s, s2c = e.first_message(table)
+            sides = f"(direction = 'c2s' AND msg_no >= {c2s}) OR (direction = 's2c' AND msg_no >= {s2c})"
+            each.append(f"(uid = {literal(e.uid)} AND ({sides}))")
         return f"ingest_id < {before} AND ({' OR '.join(each)})"
     if table == "intervals":
         each = [f"(uid = {literal(e.uid)} AND ts_second >= timestamp_seconds({e.second}))" for e in entries]

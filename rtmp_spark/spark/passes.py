@@ -111,11 +111,13 @@ def weights(index: pa.Table) -> dict[int, int]:
     return found
 
 
-def keys(index: pa.Table) -> set[bytes]:
-    """The endpoints of every connection that the new captures hold."""
-    found: set[bytes] = set()
+def first_seen(index: pa.Table) -> dict[bytes, int]:
+    """The endpoints of every connection that the new captures hold, and the time of its first packet there."""
+    found: dict[bytes, int] = {}
     for flows in index["flows"].to_pylist():
-        found.update(load(flows)["key"].to_pylist())
+        table = load(flows)
+        for key, ts in zip(table["key"].to_pylist(), table["ts_first_ns"].to_pylist()):
+            found[key] = min(ts, found.get(key, ts))
     return found
 
 

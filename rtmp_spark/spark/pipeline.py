@@ -26,14 +26,16 @@ from . import passes
 from .attempts import numbered
 from .decode import Options
 from .failpoint import failpoint
+from .flow_state import header_of, newest
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
-from .scan import About, as_problem
-from .tables import spark_schema
+from .scan import About, as_problem, group_of_key
+from .tables import literal, spark_schema
 
 SPLIT_BYTES = 64 << 20
+LATE_NS = 1_000_000_000  # packets older than this against what was read before are not its continuation
 COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
@@ -198,15 +200,17 @@ class _Ingest:
         buckets = assign(passes.weights(index), _together(index, new), self.cores)
         self.summary.buckets = buckets.count
         tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
+        states, superseded = self._resumed(writer, index, options.sensor)
         self.summary.ingest_id = writer.ingest_id
         self.tell(Progress("decode", len(new), sum(s.file.size_bytes for s in new)))
         with self._phase("decode"):
-            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, {}, os.getpid())
+            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         with self._phase("write"):
-            superseded: list[Superseded] = []
             if "streams" in rows:
-                rows["streams"], superseded = numbered(writer.lake, rows["streams"], set(), writer.ingest_id)
+                gone = {s.uid for s in superseded}
+                rows["streams"], renumbered = numbered(writer.lake, rows["streams"], gone, writer.ingest_id)
+                superseded = [*superseded, *renumbered]
             other: dict[int, int] = {}
             for account in accounts:
                 self.summary.connections += account["connections"]
@@ -232,6 +236,26 @@ class _Ingest:
                 self.summary.partial.append(told)
             elif item.about.status == "failed":
                 self.summary.failed.append(told)
+
+    def _resumed(self, writer: Writer, index: pa.Table, sensor: str) -> tuple[dict[int, list[bytes]], list[Superseded]]:
+        """Saved connections that go on in the new captures, by index group, and what they replace."""
+        saved = writer.lake.open_flows.where(f"sensor = {literal(sensor)}").select("state").toArrow()["state"]
+        states: dict[int, list[bytes]] = {}
+        superseded: list[Superseded] = []
+        if not len(saved):
+            return states, superseded
+        flows = newest((header_of(packed), packed) for packed in saved.to_pylist())
+        for key, first_ns in passes.first_seen(index).items():
+            if key not in flows:
+                continue
+            header, packed = flows[key]
+            if first_ns < header.ts_last_ns - LATE_NS:
+                self.summary.late.append(f"an earlier part of {header.uid}; decode it again with --redo")
+                continue
+            states.setdefault(group_of_key(key), []).append(packed)
+            superseded.append(header.superseded())
+            self.summary.resumed += header.has_rows
+        return states, superseded
 
     def _decode(
         self, decoder: passes.Decoder, index: pa.Table, writer: Writer, tables: Sequence[str]

@@ -1,0 +1,231 @@
+"""A connection that may go on after the last file, as bytes: reassembly, decoders, folds, all of it.
+
+Plain JSON, compressed, with a version and a header that the driver can read alone; never pickle, because a lake is
+shared. What is kept is what decoding needs to go on, no more: names that are secrets are kept by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtmp_spark.capture import facts as facts_module
+from rtmp_spark.capture.conversation import Conversation
+from rtmp_spark.capture.direction import DirectionDecoder
+from rtmp_spark.capture.facts import CommandFact, Facts
+from rtmp_spark.capture.findings import FindingFold
+from rtmp_spark.capture.items import Conflict, End, Gap, Item, Run
+from rtmp_spark.capture.seconds import Seconds
+from rtmp_spark.capture.service import Start
+from rtmp_spark.capture.session import Session
+from rtmp_spark.codec.errors import Severity, ViolationCode
+
+from .ledger import Superseded
+
+if TYPE_CHECKING:
+    from rtmp_spark.capture.connection import Connection
+    from rtmp_spark.capture.settings import Settings
+
+STATE_VERSION = 1
+CONNECTION_TABLES = ("connections", "handshakes", "streams", "findings", "intervals")
+_FACTS = {
+    kind.__name__: kind
+    for kind in (
+        facts_module.CommandFact,
+        facts_module.ControlFact,
+        facts_module.FaultFact,
+        facts_module.GapFact,
+        facts_module.ConflictFact,
+        facts_module.HandshakeFact,
+    )
+}
+_ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, End)}
+_PLAIN_SLOTS = ("service", "refusal", "accepted", "client", "uid", "bytes_in", "_sequence", "_at")
+
+
+@dataclass
+class OpenFlow:
+    """The header of a saved connection."""
+
+    uid: str  # of the rows it gave; its key when it gave none
+    key: str  # endpoints, hex
+    ts_last_ns: int
+    has_rows: bool
+    messages: tuple[int, int]  # c2s, s2c: rows from these numbers on are provisional
+    commands: tuple[int, int]
+    second: int
+    tables: tuple[str, ...]  # message tables that hold provisional rows
+    files: dict[str, str]  # captures it was in, by number
+
+    def superseded(self) -> Superseded:
+        tables = ("open_flows", *(CONNECTION_TABLES if self.has_rows else ()), *self.tables)
+        return Superseded(self.uid, *self.messages, self.second, tables, *self.commands)
+
+
+def pack(header: OpenFlow, state: dict[str, Any]) -> bytes:
+    head = json.dumps(vars(header), separators=(",", ":")).encode()
+    return head + b"\n" + zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 3)
+
+
+def header_of(packed: bytes) -> OpenFlow:
+    values = json.loads(packed[: packed.index(b"\n")])
+    for name in ("messages", "commands", "tables"):
+        values[name] = tuple(values[name])
+    return OpenFlow(**values)
+
+
+def state_of(packed: bytes) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(zlib.decompress(packed[packed.index(b"\n") + 1 :]))
+    return state
+
+
+def save(connection: Connection) -> dict[str, Any]:
+    """The state of a connection between two windows, its conversation included."""
+    conversation = connection.tag
+    return {
+        "connection": connection.state().decode(),
+        "conversation": None if conversation is None else _save(conversation),
+    }
+
+
+def restore(state: dict[str, Any], connection: Connection, settings: Settings) -> Conversation | None:
+    saved = state["conversation"]
+    return None if saved is None else _restore(saved, connection, settings)
+
+
+def bases(conversation: Conversation) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """First provisional message and command of c2s and s2c, first provisional second."""
+    messages, commands = [0, 0], [0, 0]
+    waiting = [(number, fact.msg_no) for _, number, _, fact in conversation._notable if isinstance(fact, CommandFact)]
+    for number, decoder in enumerate(conversation.directions):
+        place = 0 if number == (conversation.client or 0) else 1
+        if decoder is not None:
+            messages[place] = decoder.messages_seen - len(decoder.facts.messages)
+        commands[place] = min([messages[place], *(no for side, no in waiting if side == number)])
+    open_seconds = [s for seconds in conversation.seconds for s in (*seconds._tcp, *seconds._media)]
+    return (messages[0], messages[1]), (commands[0], commands[1]), min(open_seconds, default=1 << 40)
+
+
+def _save(conversation: Conversation) -> dict[str, Any]:
+    return {
+        **{name: getattr(conversation, name) for name in _PLAIN_SLOTS},
+        "started": [None if start is None else list(start) for start in conversation._started],
+        "held": [[_plain_item(item) for item in items] for items in conversation._held],
+        "directions": [None if d is None else [d.state(), _plain_facts(d.facts)] for d in conversation.directions],
+        "session": conversation.session.state(),
+        "rules": [rule.state() for rule in conversation._rules],
+        "findings": conversation._findings.state(),
+        "notable": [[at, number, sequence, plain(fact)] for at, number, sequence, fact in conversation._notable],
+        "media": plain(conversation._media),
+        "media_at": conversation._media_at,
+        "seconds": [seconds.state() for seconds in conversation.seconds],
+    }
+
+
+def _restore(saved: dict[str, Any], connection: Connection, settings: Settings) -> Conversation:
+    conversation = Conversation(connection, settings)
+    for name in _PLAIN_SLOTS:
+        setattr(conversation, name, saved[name])
+    conversation._started = [None if start is None else Start(*start) for start in saved["started"]]
+    conversation._held = [[_made_item(item, connection) for item in items] for items in saved["held"]]
+    conversation.directions = [None, None]
+    for number, direction in enumerate(saved["directions"]):
+        if direction is not None:
+            hook = settings.hook(conversation, number) if settings.hook is not None else None
+            decoder = DirectionDecoder.resume(
+                direction[0], limits=settings.limits, keep_payloads=settings.keep_payloads, hook=hook
+            )
+            decoder.facts = _made_facts(direction[1])
+            conversation.directions[number] = decoder
+    conversation.session = Session.resume(saved["session"], settings.redactor)
+    for rule, state in zip(conversation._rules, saved["rules"]):
+        rule.resume(state)
+    conversation._findings = FindingFold.resume(saved["findings"])
+    conversation._notable = [(at, number, sequence, made(fact)) for at, number, sequence, fact in saved["notable"]]
+    conversation._media = made(saved["media"])
+    conversation._media_at = saved["media_at"]
+    conversation.seconds = [Seconds.resume(seconds) for seconds in saved["seconds"]]
+    return conversation
+
+
+def _plain_facts(facts: Facts) -> dict[str, Any]:
+    return {name: plain(getattr(facts, name)) for name in Facts.__slots__}
+
+
+def _made_facts(saved: dict[str, Any]) -> Facts:
+    facts = Facts()
+    for name in Facts.__slots__:
+        setattr(facts, name, made(saved[name]))
+    return facts
+
+
+def _plain_item(item: Item) -> list[Any]:
+    names = [f.name for f in fields(item) if f.name != "connection"]
+    return [type(item).__name__, [plain(getattr(item, name)) for name in names]]
+
+
+def _made_item(saved: list[Any], connection: Connection) -> Item:
+    kind, values = saved
+    item: Item = _ITEMS[kind](connection, *(made(value) for value in values))
+    return item
+
+
+def plain(value: Any) -> Any:
+    """Facts, rows and what they are made of as JSON that `made` turns back."""
+    if isinstance(value, ViolationCode):
+        return {"code": value.value}
+    if isinstance(value, Severity):
+        return {"severity": value.value}
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if type(value).__name__ in _FACTS and isinstance(value, tuple):
+        return {"fact": type(value).__name__, "of": [plain(v) for v in value]}
+    if isinstance(value, tuple):
+        return {"tuple": [plain(v) for v in value]}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {"dict": [[plain(k), plain(v)] for k, v in value.items()]}
+    return plain(value.item())  # a number of numpy
+
+
+def made(value: Any) -> Any:
+    if isinstance(value, list):
+        return [made(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "fact" in value:
+        return _FACTS[value["fact"]](*(made(v) for v in value["of"]))
+    ((kind, content),) = value.items()
+    if kind == "tuple":
+        return tuple(made(v) for v in content)
+    if kind == "dict":
+        return {made(k): made(v) for k, v in content}
+    if kind == "bytes":
+        return base64.b64decode(content)
+    if kind == "array":
+        return np.array(content, np.int64)
+    return ViolationCode[content] if kind == "code" else Severity(content)
+
+
+def placeholder(key: str) -> str:
+    """Stands for the uid of a connection that gave no rows."""
+    return f"-{key}"
+
+
+def newest(flows: Iterable[tuple[OpenFlow, bytes]]) -> dict[bytes, tuple[OpenFlow, bytes]]:
+    """One saved connection for each pair of endpoints: the last."""
+    chosen: dict[bytes, tuple[OpenFlow, bytes]] = {}
+    for header, packed in sorted(flows, key=lambda flow: flow[0].ts_last_ns):
+        chosen[bytes.fromhex(header.key)] = (header, packed)
+    return chosen

@@ -1,0 +1,175 @@
+"""The two passes without Spark: any split size, number of buckets and way of cutting a recording into files and
+ingests gives the rows of the sequential path."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtmp_spark.capture.files import open_capture
+from rtmp_spark.capture.pcap import write
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.schema import MESSAGE_TABLES
+from rtmp_spark.spark.decode import Options, Piece, account_of, decode
+from rtmp_spark.spark.flow_state import header_of, newest
+from rtmp_spark.spark.ledger import Superseded
+from rtmp_spark.spark.paths import CaptureFile, list_captures
+from rtmp_spark.spark.pipeline import DECODED
+from rtmp_spark.spark.plan import Scanned, cut, judge, number, split_plans
+from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, group_of_key, load, scan
+
+OPTIONS = Options(redact_key="00" * 32)
+COMPARED = tuple(t for t in DECODED if t not in ("open_flows", "streams"))  # attempts are numbered later
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def sequential(paths: Iterable[Path]) -> Rows:
+    found: Rows = {name: [] for name in COMPARED}
+    for table, batch in Recording(map(str, paths), OPTIONS.settings()).batches():
+        if table in found:
+            found[table] += [row for row in batch.to_pylist() if row.get("uid") is not None]
+    return found
+
+
+class Tables:
+    """A lake of lists."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = {name: [] for name in DECODED}
+        self.files = 0
+        self.resumed = 0
+
+    def ingest(self, paths: Iterable[Path], split_bytes: int = 1 << 26, buckets: int = 1) -> None:
+        files = list_captures(map(str, paths))
+        scanned, index = first_pass(files, split_bytes)
+        number(scanned, (), self.files)
+        self.files += len(files)
+        flows = newest((header_of(r["state"]), r["state"]) for r in self.rows["open_flows"])
+        seen = {key for parts in index.values() for _, blob, _ in parts for key in load(blob)["key"].to_pylist()}
+        going_on = {key: flow for key, flow in flows.items() if key in seen}
+        superseded = [header.superseded() for header, _ in going_on.values()]
+        self.resumed += sum(header.has_rows for header, _ in going_on.values())
+        made: Rows = {name: [] for name in DECODED}
+        for bucket in range(buckets):
+            groups = frozenset(g for g in range(GROUPS) if g % buckets == bucket)
+            plans = split_plans(scanned)
+            pieces = []
+            for split_id, parts in index.items():
+                ours = [(g, packets) for g, _, packets in parts if g in groups]
+                if ours and split_id in plans:
+                    packets_of = [packets for _, packets in ours if packets is not None]
+                    pieces.append(Piece(plans[split_id], [g for g, _ in ours], packets_of))
+            states = [packed for key, (_, packed) in going_on.items() if group_of_key(key) in groups]
+            plans_of = list({p.split.file for p in pieces})
+            for blobs, account in decode(pieces, plans_of, groups, OPTIONS, DECODED, states):
+                for table, blob in blobs.items():
+                    made[table] += load(blob).to_pylist()
+                if account is not None:
+                    assert account_of(account)["rows"].keys() <= set(DECODED)
+        for name, rows in self.rows.items():
+            rows[:] = [r for r in rows if not any(is_replaced(name, r, s) for s in superseded)] + made[name]
+
+
+def is_replaced(table: str, row: dict[str, Any], entry: Superseded) -> bool:
+    if table not in entry.tables or row["uid"] != entry.uid:
+        return False
+    if table in MESSAGE_TABLES:
+        return bool(row["msg_no"] >= entry.first_message(table)[row["direction"] == "s2c"])
+    return table != "intervals" or row["ts_second"].timestamp() >= entry.second
+
+
+def first_pass(
+    files: list[CaptureFile], split_bytes: int
+) -> tuple[list[Scanned], dict[int, list[tuple[int, bytes, bytes | None]]]]:
+    splits = cut(files, split_bytes)
+    index: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
+
+    def scan_all(chosen: list[Split]) -> Any:
+        abouts = {}
+        for split in chosen:
+            about, flows = scan(split)
+            assert isinstance(flows, FlowIndex)
+            abouts[split.split_id] = about
+            index[split.split_id] = list(flows.rows())
+        return abouts
+
+    scanned, again = judge(files, splits, scan_all(splits))
+    for split in splits:
+        if split.path in {f.path for f in again}:
+            del index[split.split_id]
+    whole = [Split(len(splits) + n, f.path, 0, 0, f.size_bytes) for n, f in enumerate(again)]
+    return scanned + judge(again, whole, scan_all(whole))[0], index
+
+
+def difference(expected: Rows, got: Rows) -> str:
+    for name in COMPARED:
+        left, right = (sorted(map(repr, rows[name])) for rows in (expected, got))
+        if left != right:
+            lone = next((r for r in left if r not in right), None), next((r for r in right if r not in left), None)
+            return f"{name}: {len(left)} rows expected, {len(right)} found; {lone}"
+    return ""
+
+
+CAPTURES = sorted(p.name for p in (Path(__file__).parents[2] / "sample_pcaps").iterdir() if ".pcap" in p.name)
+SINGLE = [n for n in CAPTURES if "rotated" not in n]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_split_sizes_and_buckets(name: str, sample_pcaps: Path) -> None:
+    expected = sequential([sample_pcaps / name])
+    for split_bytes, buckets in ((1 << 16, 3), (200_000, 1)):
+        tables = Tables()
+        tables.ingest([sample_pcaps / name], split_bytes, buckets)
+        assert difference(expected, tables.rows) == ""
+
+
+def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:
+    """The packets of a capture in several files, cut after these packets."""
+    packets = []
+    with open_capture(path) as capture:
+        for block in capture:
+            assert len(set(block.link_type.tolist())) == 1
+            link = int(block.link_type[0])
+            packets += [(int(t), block.packet(i)) for i, t in enumerate(block.ts_ns)]
+    ends = [0, *sorted(places), len(packets)]
+    made = []
+    for n, (start, end) in enumerate(itertools.pairwise(ends)):
+        if end > start:
+            made.append(directory / f"{n:04}.pcap")
+            write(made[-1], packets[start:end], link, nanosecond=True)
+    return made
+
+
+@pytest.mark.parametrize("name", [n for n in SINGLE if "snaplen" not in n])
+def test_ingests_one_by_one(name: str, sample_pcaps: Path, tmp_path: Path) -> None:
+    """Cut anywhere, ingested in the order of time: the tables of one ingest of all."""
+    with open_capture(sample_pcaps / name) as capture:
+        count = sum(len(block) for block in capture)
+    chosen = random.Random(name).sample(range(1, count), min(6, count - 1))
+    files = cut_file(sample_pcaps / name, tmp_path, chosen)
+    expected = sequential(files)
+    tables = Tables()
+    for file in files:
+        tables.ingest([file])
+    assert difference(expected, tables.rows) == ""
+    if expected["messages"]:
+        assert tables.resumed > 0
+
+
+def test_rotated_files_in_any_order(sample_pcaps: Path) -> None:
+    files = sorted(sample_pcaps.glob("rotated_*_0?.pcap"))
+    if len(files) < 2:
+        pytest.skip("no rotated capture among the samples")
+    expected = sequential(files)
+    together, apart = Tables(), Tables()
+    together.ingest(reversed(files), 100_000, 2)
+    assert difference(expected, together.rows) == ""
+    for file in files:
+        apart.ingest([file], 100_000, 2)
+    assert difference(expected, apart.rows) == ""
+    assert apart.resumed == len(files) - 1
