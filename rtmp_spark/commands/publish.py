@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         args.url, tags, speed=speed, options=options, fault=fault, on_progress=progress_line(args.quiet)
     )
     try:
-        progress = asyncio.run(work)
+        progress = asyncio.run(_contested(work, args.url) if isinstance(fault, faults.SecondPublisher) else work)
     except client.Refused:
         if args.fault is None:
             raise
@@ -82,6 +82,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(summary("published", progress), file=sys.stderr)
     return 0
+
+
+async def _contested(work: Coroutine[object, object, Progress], url: str) -> Progress:
+    from rtmp_relay import client
+
+    progress, words = await asyncio.gather(work, client.contest(url))
+    print(f"second publisher: {words}", file=sys.stderr)
+    return progress
 
 
 def _speed(text: str) -> float | None:

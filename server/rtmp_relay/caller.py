@@ -207,7 +207,7 @@ class Caller:
             control = parse_control(message.type_id, message.payload)
             if control.event_type == STREAM_EOF and self.role == PLAY and control.event_stream_id == self.stream_id:
                 self._end(None)
-        elif self.role == PLAY and message.stream_id == self.stream_id:
+        elif self.role == PLAY:  # on whatever stream: Node-Media-Server sends media on stream 0
             for frame in frames_of(message.type_id, message.timestamp, message.payload):
                 if frame.type_id != DATA_AMF0 or not frame.payload.startswith(
                     (b"\x02\x00\x11|Rtmp", b"\x02\x00\x08onSt")

@@ -205,6 +205,16 @@ async def publish(
         await line.close()
 
 
+async def contest(url: RtmpUrl | str, after_s: float = 0.5, options: CallerOptions = DEFAULT_CALLER) -> str:
+    """Try to publish under a name that is taken; the server's words."""
+    await asyncio.sleep(after_s)
+    try:
+        await publish(url, (), options=options)
+    except Refused as refused:
+        return str(refused)
+    return "accepted"
+
+
 async def play(
     url: RtmpUrl | str,
     on_tag: Callable[[Tag], None],

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from rtmp_spark.codec.errors import UserError, ViolationCode
 
 from .fault import NO_FAULT, Fault
-from .faults_content import CONTENT_FAULTS, AuthRounds
+from .faults_content import CONTENT_FAULTS, AuthRounds, SecondPublisher
 from .faults_wire import WIRE_FAULTS
+
+__all__ = ["CATALOGUE", "Recipe", "SecondPublisher", "factory", "listing"]
 
 
 class Recipe(NamedTuple):

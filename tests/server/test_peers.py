@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +17,8 @@ from rtmp_relay import client
 from rtmp_relay.synthetic import Synthetic, real_flv
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def need(*names: str) -> None:
@@ -40,10 +45,6 @@ def assert_same_media(got: list[FlvTag], published: list[FlvTag], *, from_start:
             wanted = wanted[len(wanted) - len(have) :]
         assert [tag.body for tag in have] == [tag.body for tag in wanted]
         assert len({h.timestamp - w.timestamp for h, w in zip(have, wanted)}) == 1
-
-
-def play_until_end(programs: Programs, player: subprocess.Popen[bytes]) -> None:
-    programs.end(player)
 
 
 def test_ffmpeg_publishes_and_rtmpdump_plays_from_the_start(
@@ -171,16 +172,129 @@ def test_enhanced_codecs_of_libav_pass_through(
         assert sum(1 for _ in file.decode(video=0)) == 40
 
 
+def test_libav_plays_what_our_client_publishes(start_relay: StartRelay) -> None:
+    """Two audio tracks in enhanced multitrack, joined late: libav finds and decodes all three streams."""
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    relay = start_relay("--gop-cache")
+    url = relay.url("multi")
+    media = Synthetic(seconds=6, enhanced=True, audio_tracks=2, gop=12)
+
+    async def both() -> tuple[int, int, set[bytes]]:
+        publishing = asyncio.create_task(client.publish(url, media.tags()))
+        await asyncio.sleep(1.0)
+        result = await asyncio.to_thread(read_with_libav)
+        await publishing
+        return result
+
+    def read_with_libav() -> tuple[int, int, set[bytes]]:
+        bodies: set[bytes] = set()
+        with av.open(url, timeout=20) as stream:
+            found = len(stream.streams.video), len(stream.streams.audio)
+            for packet in stream.demux():
+                if packet.stream.type == "audio" and packet.size:
+                    bodies.add(bytes(packet))
+                if len(bodies) >= 40:
+                    break
+        return *found, bodies
+
+    videos, sounds, bodies = asyncio.run(both())
+    assert (videos, sounds) == (1, 2)
+    of_track = [{media.audio_frame(number, track) for number in range(300)} for track in (0, 1)]
+    assert bodies <= of_track[0] | of_track[1]
+    assert bodies & of_track[0] and bodies & of_track[1]
+
+
+def test_libav_publishes_two_audio_tracks(start_relay: StartRelay, tmp_path: Path) -> None:
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    import numpy
+
+    relay = start_relay("--record", str(tmp_path / "rec"))
+    output = av.open(relay.url("two"), "w", format="flv")
+    streams = [output.add_stream("aac", rate=44100) for _ in range(2)]
+    for number in range(40):
+        for stream in streams:
+            block = av.AudioFrame.from_ndarray(numpy.zeros((1, 2048), dtype=numpy.int16), format="s16", layout="stereo")
+            block.sample_rate, block.pts = 44100, number * 1024
+            for packet in stream.encode(block):
+                output.mux(packet)
+    for stream in streams:
+        for packet in stream.encode(None):
+            output.mux(packet)
+    output.close()
+    relay.stop()
+    [record] = (tmp_path / "rec").rglob("*.flv")
+    with av.open(str(record)) as file:
+        counts = [0, 0]
+        for packet in file.demux():
+            counts[packet.stream.index] += bool(packet.size)
+    assert len(set(counts)) == 1 and counts[0] >= 40
+
+
+def node_media_server() -> list[str]:
+    need("node")
+    places = [Path(os.environ.get("NODE_MEDIA_SERVER", "")), ROOT / "node_modules" / "node-media-server"]
+    for place in places:
+        if (place / "bin" / "app.js").is_file():
+            return ["node", str(place / "bin" / "app.js")]
+    pytest.skip(
+        "Node-Media-Server is not installed (npm install node-media-server, or NODE_MEDIA_SERVER=its directory)"
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def await_listener(port: int) -> bool:
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.2).close()
+            return True
+        except OSError:
+            time.sleep(0.05)
+    return False
+
+
+async def publish_and_join(url: str, media: Synthetic) -> list[client.Tag]:
+    got: list[client.Tag] = []
+    publishing = asyncio.create_task(client.publish(url, media.tags()))
+    await asyncio.sleep(0.6)
+    await client.play(url, got.append, duration_s=media.seconds)
+    await publishing
+    return got
+
+
+def assert_is_a_tail(got: list[client.Tag], media: Synthetic) -> None:
+    for kind in (8, 9):
+        wanted = [tag.payload for tag in media.tags() if tag.type_id == kind and tag.payload[1] == 1]
+        have = [tag.payload for tag in got if tag.type_id == kind and tag.payload[1] == 1]
+        assert len(have) > len(wanted) / 2
+        assert have == wanted[wanted.index(have[0]) :][: len(have)]
+
+
+def test_our_client_and_node_media_server(programs: Programs, tmp_path: Path) -> None:
+    command = node_media_server()
+    port = free_port()
+    ports = ["--rtmp-port", str(port), "--http-port", str(free_port()), "--rtmps-port", str(free_port())]
+    ports += ["--https-port", str(free_port()), "--data-path", str(tmp_path)]
+    server = programs.start(*command, "-b", "127.0.0.1", *ports, "--no-admin")
+    if not await_listener(port):
+        pytest.skip("Node-Media-Server did not start")
+    media = Synthetic(seconds=2.5, gop=12)
+    got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
+    programs.end(server, 0.1)
+    assert_is_a_tail(got, media)
+
+
 def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
     need("nginx")
     module = Path("/usr/lib/nginx/modules/ngx_rtmp_module.so")
     if not module.exists():
         pytest.skip("nginx has no RTMP module (libnginx-mod-rtmp)")
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (tmp_path / "rec").mkdir()
     (tmp_path / "rec").chmod(0o777)
     configuration = tmp_path / "nginx.conf"
@@ -190,39 +304,14 @@ def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
         f" application live {{ live on; idle_streams off; record all; record_path {tmp_path}/rec; }} }} }}\n"
     )
     server = programs.start("nginx", "-c", configuration, "-p", tmp_path)
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.2).close()
-            break
-        except OSError:
-            time.sleep(0.05)
-    else:
+    if not await_listener(port):
         pytest.skip(f"nginx did not start: {(tmp_path / 'e.log').read_text()[-300:]}")
-    url = f"rtmp://127.0.0.1:{port}/live/cam"
     media = Synthetic(seconds=2.5, gop=12)
-
-    async def both() -> list[client.Tag]:
-        import asyncio
-
-        got: list[client.Tag] = []
-        publishing = asyncio.create_task(client.publish(url, media.tags()))
-        await asyncio.sleep(0.6)
-        await client.play(url, got.append, duration_s=6)
-        await publishing
-        return got
-
-    import asyncio
-
-    got = asyncio.run(both())
+    got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
     programs.end(server, 0.1)
-    sent = list(media.tags())
-    for kind in (8, 9):
-        wanted = [tag.payload for tag in sent if tag.type_id == kind and tag.payload[1] == 1]
-        have = [tag.payload for tag in got if tag.type_id == kind and tag.payload[1] == 1]
-        assert len(have) > len(wanted) / 2
-        assert have == wanted[len(wanted) - len(have) :]
+    assert_is_a_tail(got, media)
     [record] = (tmp_path / "rec").glob("*.flv")
     recorded = read_flv(record)
     for kind in (8, 9):
-        wanted = [tag.payload for tag in sent if tag.type_id == kind and tag.payload[1] == 1]
+        wanted = [tag.payload for tag in media.tags() if tag.type_id == kind and tag.payload[1] == 1]
         assert [tag.body for tag in frames(recorded, kind)] == wanted

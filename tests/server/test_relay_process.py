@@ -306,6 +306,14 @@ def test_what_a_person_gets_wrong_is_one_sentence(tmp_path: Path, arguments: lis
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_a_second_publisher_on_purpose(start_relay: StartRelay) -> None:
+    relay = start_relay()
+    command = [*CLI, "publish", "synthetic:seconds=1.5", relay.url("cam"), "--fault", "SESSION_BAD_NAME"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "second publisher: The server refused: NetStream.Publish.BadName" in done.stderr
+    assert "published" in done.stderr
+
+
 def test_fault_help_lists_them() -> None:
     done = subprocess.run([*CLI, "publish", "--fault", "help"], capture_output=True, text=True, check=True)
     assert "CHUNK_SIZE_NOT_APPLIED" in done.stdout
