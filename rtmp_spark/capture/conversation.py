@@ -36,7 +36,8 @@ class Conversation:
 
     __slots__ = (
         "_at", "_findings", "_held", "_media", "_media_at", "_notable", "_rules", "_sequence", "_settings",
-        "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "refusal", "seconds",
+        "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
+        "refusal", "seconds",
         "service", "session", "uid",
     )  # fmt: skip
 
@@ -63,7 +64,7 @@ class Conversation:
         self.seconds = [Seconds(), Seconds()]
         self._stash: list[tuple[str, str, list[Row]]] | None = [] if settings.stream is not None else None
         host, port = settings.host, settings.port
-        ends = (connection.a, connection.b)
+        self.ends = ends = (connection.a, connection.b)
         if (host is not None and host not in (ends[0][0], ends[1][0])) or (
             port is not None and port not in (ends[0][1], ends[1][1])
         ):
@@ -107,7 +108,7 @@ class Conversation:
         """Try to find out how to read a direction; once known, feed it what was held."""
         if self._started[number] is None:
             prefix, from_start = self._prefix(number)
-            port = min(self.connection.a[1], self.connection.b[1])
+            port = min(self.ends[0][1], self.ends[1][1])
             self._started[number] = recognise(prefix, from_start=from_start, final=final, port=port)
         start, other = self._started[number], self._started[1 - number]
         if start is None:
@@ -143,7 +144,13 @@ class Conversation:
     def _begin_direction(self, number: int, phase: str) -> None:
         settings = self._settings
         hook = settings.hook(self, number) if settings.hook is not None else None
-        decoder = DirectionDecoder(phase, limits=settings.limits, keep_payloads=settings.keep_payloads, hook=hook)
+        decoder = DirectionDecoder(
+            phase,
+            limits=settings.limits,
+            keep_payloads=settings.keep_payloads,
+            message_rows=settings.message_rows,
+            hook=hook,
+        )
         self.directions[number] = decoder
         held, self._held[number] = self._held[number], []
         for item in held:
@@ -171,7 +178,7 @@ class Conversation:
         if final:
             versions = [p[0][:1] for p in parts if 0 in p]
             answered = len(versions) == 2 and all(1 in p for p in parts)
-            on_port = bool(RTMP_PORTS & {self.connection.a[1], self.connection.b[1]})
+            on_port = bool(RTMP_PORTS & {self.ends[0][1], self.ends[1][1]})
             long_enough = max(self.bytes_in) > PACKET_SIZE
             if versions and (answered or (on_port and (long_enough or versions[0] == b"\x03"))):
                 self.accepted = True
@@ -195,7 +202,7 @@ class Conversation:
         if self.client is None:
             heard = max((d.messages_seen for d in decoders if d is not None), default=0)
             if final or heard >= WORDS_WITHIN or self.service != RTMP:
-                self.client = client_by_ports(self.connection.a[1], self.connection.b[1])
+                self.client = client_by_ports(self.ends[0][1], self.ends[1][1])
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -222,8 +229,7 @@ class Conversation:
         if self.client is None:
             return False
         if self.uid is None:
-            ends = (self.connection.a, self.connection.b)
-            client, server = ends[self.client], ends[1 - self.client]
+            client, server = self.ends[self.client], self.ends[1 - self.client]
             self.uid = make_uid(self._settings.sensor, client, server, (self.connection.ts_first_ns or 0) // 1000)
             if self._settings.uid is not None and self._settings.uid != self.uid:
                 self._refuse("filtered")

@@ -93,8 +93,9 @@ class DirectionDecoder:
     """One direction of one connection."""
 
     __slots__ = (
-        "_base", "_decoder", "_hook", "_keep_payloads", "_last", "_limits", "_msg_no", "_places", "_tags", "_waiting",
-        "facts", "midstream", "synchronised",
+        "_base", "_decoder", "_hook", "_keep_payloads", "_last", "_limits", "_message_rows",
+        "_msg_no", "_places", "_tags", "_waiting",
+        "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
 
     STATE_VERSION = 1
@@ -105,6 +106,7 @@ class DirectionDecoder:
         *,
         limits: Limits = DEFAULT_LIMITS,
         keep_payloads: bool = False,
+        message_rows: bool = True,
         hook: MessageHook | None = None,
     ) -> None:
         self._limits = limits
@@ -118,7 +120,9 @@ class DirectionDecoder:
         self._last = (0, 0)  # frame and time where nothing else is known
         self._waiting: list[Violation] = []  # their message has not been reported yet
         self._keep_payloads = keep_payloads
+        self._message_rows = message_rows
         self._hook = hook
+        self.type_counts: dict[int, int] = {}
         self.facts = Facts()
 
     # -- what arrives ---------------------------------------------------------------------------------------
@@ -238,24 +242,30 @@ class DirectionDecoder:
 
     def _message(self, event: MessageReceived) -> None:
         places = self._places
-        base = self._base
-        first = max(bisect_right(places.offsets, base + event[0]) - 1, 0)
-        last = max(bisect_right(places.offsets, base + event[1] - 1) - 1, 0)
-        frame_first, frame = places.frames[first], places.frames[last]
-        ts = places.times[last]
-        at = places.at[last]
-        type_id = event[4]
-        payload = event[17]
+        offsets, frames = places.offsets, places.frames
+        start = self._base + event[0]
+        last = bisect_right(offsets, self._base + event[1] - 1) - 1
+        first = last if offsets[last] <= start else bisect_right(offsets, start) - 1
+        if first < 0:
+            first = 0
+        if last < 0:
+            last = 0
+        frame, ts, at = frames[last], places.times[last], places.at[last]
+        type_id, payload = event[4], event[17]
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
+        counts = self.type_counts
+        counts[type_id] = counts.get(type_id, 0) + 1
         facts = self.facts
-        facts.messages.append(
-            (
-                msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
-                frame_first & FRAME_MASK, frame & FRAME_MASK, base + event[0], event[2], event[3], type_id,
-                TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
-            )
-        )  # fmt: skip
+        if self._message_rows:
+            frame_first = frames[first]
+            facts.messages.append(
+                (
+                    msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
+                    frame_first & FRAME_MASK, frame & FRAME_MASK, start, event[2], event[3], type_id,
+                    TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
+                )
+            )  # fmt: skip
         if type_id == AUDIO or type_id == VIDEO:
             self._media(event, type_id, msg_no, 0, event[6], payload, at, frame, ts)
         elif type_id <= _CONTROL_LAST:
@@ -355,6 +365,7 @@ class DirectionDecoder:
             "msg_no": self._msg_no,
             "midstream": self.midstream,
             "synchronised": self.synchronised,
+            "type_counts": list(self.type_counts.items()),
             "places": [places.offsets, places.frames, places.times, places.at, places.high],
             "waiting": [[v.code.value, v.severity.value, v.offset, v.detail, v.message_start] for v in self._waiting],
         }
@@ -366,17 +377,19 @@ class DirectionDecoder:
         *,
         limits: Limits = DEFAULT_LIMITS,
         keep_payloads: bool = False,
+        message_rows: bool = True,
         hook: MessageHook | None = None,
     ) -> DirectionDecoder:
         if state["version"] != cls.STATE_VERSION:
             raise ValueError(f"state of a direction, version {state['version']}")
-        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, hook=hook)
+        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, message_rows=message_rows, hook=hook)
         direction._decoder = RtmpDecoder.resume(base64.b64decode(state["decoder"]), limits)
         direction._tags = TagReader.resume(state["tags"])
         direction._base = state["base"]
         direction._msg_no = state["msg_no"]
         direction.midstream = state["midstream"]
         direction.synchronised = state["synchronised"]
+        direction.type_counts = dict(state["type_counts"])
         places = direction._places
         places.offsets, places.frames, places.times, places.at, places.high = state["places"]
         direction._waiting = [

@@ -6,10 +6,13 @@ import base64
 import hashlib
 from ipaddress import ip_address
 
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
 
 def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
     text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
-    return "C" + base64.b32encode(hashlib.sha256(text.encode()).digest()).decode()[:20]
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:13], "big") >> 4  # 100 bits: 20 characters of 5
+    return "C" + "".join([_BASE32[number >> shift & 31] for shift in range(95, -1, -5)])
 
 
 def community_id(a: tuple[str, int], b: tuple[str, int]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rtmp_spark import __version__
@@ -102,11 +102,13 @@ class Recording:
         tables: Sequence[str] = ALL_TABLES,
         *,
         progress: Progress | None = None,
+        identify: bool = True,
     ) -> None:
-        self.settings = settings or Settings()
+        """`identify=False` leaves capture ids out (they are empty) and saves reading every byte once more."""
+        self.settings = replace(settings or Settings(), message_rows="messages" in tables)
         self._paths = [os.fspath(path) for path in paths]
         self._sink = RowSink(tables)
-        self._hash = any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
+        self._hash = identify and any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
         self._progress = progress
         self.files: list[CaptureFile] = []
         self.connections = 0
@@ -148,7 +150,7 @@ class Recording:
                 if self._progress is not None:
                     self._progress(capture.size_bytes, number)
                 yield from self._sink.ready()
-        file.capture_id = tree.result() if self._hash else None
+        file.capture_id = tree.result() if self._hash else ""
         self._describe(file, capture)
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:
@@ -230,7 +232,7 @@ class Recording:
         why = conversation.refusal or "unknown"
         self.refusals[why] = self.refusals.get(why, 0) + 1
         if why != "filtered":
-            for number in range(connection.frame_first >> FRAME_BITS, (connection.frame_last >> FRAME_BITS) + 1):
+            for number in connection.files:
                 self.files[number].other_flows += 1
 
     # -- the end ----------------------------------------------------------------------------------------------------

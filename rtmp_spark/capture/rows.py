@@ -15,6 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from rtmp_spark import schema
+from rtmp_spark.capture.columns import arrow_column
 
 Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
@@ -69,7 +70,7 @@ class TableRows:
             columns[:0] = [self._uids, self._directions]
             self._uids, self._directions = [], []
         columns.append([None] * len(rows))  # ingest_id
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema)]
+        arrays = [arrow_column(column, field.type) for column, field in zip(columns, self._schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -107,7 +108,7 @@ class _Spool:
 
 def resolve_captures(batch: pa.RecordBatch, table: str, capture_ids: Sequence[str | None]) -> pa.RecordBatch:
     """The batch as its table has it: file numbers replaced by capture ids."""
-    ids = pa.array(capture_ids, pa.string())
+    ids = arrow_column(capture_ids, pa.string())
     target = schema.arrow_schema(table)
     arrays = []
     for field, array in zip(target, batch.columns):

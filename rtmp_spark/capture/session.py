@@ -48,7 +48,8 @@ class Session:
         self._redactor = redactor
         self.known_secrets: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
-        self.handshake_ts: list[int] = []
+        self.handshake_ts: list[int] = []  # first and last
+        self._verdicts: tuple[HandshakeVerdict, HandshakeVerdict] | None = None
         self.app: str | None = None
         self.tc_url: str | None = None
         self.flash_ver: str | None = None
@@ -119,9 +120,15 @@ class Session:
 
     def _handshake(self, direction: str, fact: HandshakeFact) -> None:
         self.parts[direction][fact.part] = fact.data
-        self.handshake_ts.append(fact.ts)
+        self.handshake_ts = [min([*self.handshake_ts[:1], fact.ts]), max([*self.handshake_ts[1:], fact.ts])]
+        if len(self.parts["c2s"]) == len(self.parts["s2c"]) == 3:
+            self._verdicts = self.handshake_verdicts()
+            for parts in self.parts.values():
+                parts[1] = parts[2] = b""  # judged; thousands of connections would keep 6 KB each
 
     def handshake_verdicts(self) -> tuple[HandshakeVerdict, HandshakeVerdict]:
+        if self._verdicts is not None:
+            return self._verdicts
         ours, theirs = self.parts["c2s"], self.parts["s2c"]
         sides = ((CLIENT_SIDE, ours, theirs), (SERVER_SIDE, theirs, ours))
         client, server = (
@@ -135,7 +142,7 @@ class Session:
             return None
         client, server = self.handshake_verdicts()
         whole = all(part in self.parts[d] for d in OTHER_WAY for part in (0, 1, 2))
-        start, end = min(self.handshake_ts), max(self.handshake_ts)
+        start, end = self.handshake_ts
         return (
             uid, client.version, server.version, client.time, server.time, client.packet_version,
             server.packet_version, client.scheme, server.scheme, client.kind, server.kind, whole, start,
@@ -355,6 +362,9 @@ class Session:
                 for d, parts in self.parts.items()
             },
             "handshake_ts": self.handshake_ts,
+            "verdicts": self._verdicts and [
+                [*v[:5], [[code.value, detail] for code, detail in v.violations]] for v in self._verdicts
+            ],
             "words": [
                 self.app and redact.parameters(self.app), self.tc_url and redact.parameters(self.tc_url),
                 self.flash_ver, self.server_ver,
@@ -377,6 +387,12 @@ class Session:
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
         }
         session.handshake_ts = list(state["handshake_ts"])
+        if state["verdicts"]:
+            client, server = (
+                HandshakeVerdict(v[0], v[1], v[2], v[3], v[4], tuple((ViolationCode[c], text) for c, text in v[5]))
+                for v in state["verdicts"]
+            )
+            session._verdicts = client, server
         session.app, session.tc_url, session.flash_ver, session.server_ver = state["words"]
         session.spans = [StreamSpan.resume(span) for span in state["spans"]]
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}

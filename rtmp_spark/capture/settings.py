@@ -25,6 +25,7 @@ class Settings:
     limits: Limits = DEFAULT_LIMITS
     redactor: Redactor = field(default_factory=lambda: Redactor(None))
     keep_payloads: bool = False
+    message_rows: bool = True  # False: messages are counted, not listed
     rules: Sequence[RuleFactory] = ()
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rtmp_spark.capture.closing import Ending
-from rtmp_spark.capture.facts import FRAME_BITS, Row
+from rtmp_spark.capture.facts import Row
 from rtmp_spark.capture.findings import FindingFold
 from rtmp_spark.capture.identity import community_id
 from rtmp_spark.capture.settings import Settings
@@ -27,16 +27,16 @@ _COUNTED = (
 def connection_row(conversation: Conversation, settings: Settings, ending: Ending, cause: str) -> Row:
     connection, session, redact = conversation.connection, conversation.session, settings.redactor
     client = conversation.client or 0
-    ends = (connection.a, connection.b)
+    ends = conversation.ends
     (orig_h, orig_p), (resp_h, resp_p) = ends[client], ends[1 - client]
-    files = list(range(connection.frame_first >> FRAME_BITS, (connection.frame_last >> FRAME_BITS) + 1))
+    files = sorted(connection.files)
     both = (ending.streams["c2s"], ending.streams["s2c"])
     silence = [ending.silence_us(d) for d in ("c2s", "s2c")]
     counted: list[Any] = [int(getattr(stream, name)) for name in _COUNTED for stream in both]
     names = dict.fromkeys(redact.stream_name(s.name) for s in session.spans if s.name is not None)
     return (
         conversation.uid, files, orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end, settings.sensor,
-        connection.vlan, community_id(connection.a, connection.b), conversation.service, connection.midstream,
+        connection.vlan, community_id(*ends), conversation.service, connection.midstream,
         ending.closed_by, ending.close_kind, cause, *[None if s is None else s // 1000 for s in silence],
         *[stream.unacked_bytes for stream in both], *counted,
         session.app and redact.parameters(session.app),

@@ -42,14 +42,17 @@ def run(args: argparse.Namespace) -> int:
         tables = inspect_output.SCREEN_TABLES
     paths = check_paths(args.paths)
     progress = inspect_output.progress_for(paths)
-    recording = Recording(paths, settings, tables, progress=progress)
+    screen = None
+    if args.table is None and not args.json:
+        screen = inspect_output.Screen()
+        settings.closed = screen.count
+    recording = Recording(paths, settings, tables, progress=progress, identify=screen is None)
     batches = recording.batches()
     if args.json:
         inspect_output.print_json(batches, sys.stdout, with_table=args.table is None)
-    elif args.table is not None:
+    elif screen is None:
         inspect_output.print_table(batches, sys.stdout)
     else:
-        screen = inspect_output.Screen()
         for table, batch in batches:
             screen.add(table, batch)
         progress.done()

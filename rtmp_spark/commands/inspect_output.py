@@ -17,10 +17,12 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
+from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
+from rtmp_spark.codec.message import type_name
 
-SCREEN_TABLES = ("captures", "connections", "handshakes", "messages", "commands", "streams", "findings")
+SCREEN_TABLES = ("captures", "connections", "commands", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _CELL_CHARS = 48
 
@@ -173,19 +175,23 @@ class Screen:
         self._messages = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
-        if table == "messages":
-            self._messages += batch.num_rows
-            counted = pa.table([batch.column("uid"), batch.column("type_name")], ["uid", "type_name"])
-            grouped = counted.group_by(["uid", "type_name"]).aggregate([([], "count_all")]).to_pylist()
-            for row in grouped:
-                self._types.setdefault(row["uid"], Counter())[row["type_name"]] += row["count_all"]
-        elif table == "commands":
+        if table == "commands":
             for row in json_rows(batch):
                 kept = self._commands.setdefault(row["uid"], [])
                 if len(kept) < 512:
                     kept.append(row)
         else:
             self._rows[table].extend(json_rows(batch))
+
+    def count(self, conversation: Conversation) -> None:
+        """Messages by type, taken from a connection at its end."""
+        counted: Counter[str] = Counter()
+        for direction in conversation.directions:
+            if direction is not None:
+                for type_id, count in direction.type_counts.items():
+                    counted[type_name(type_id)] += count
+        self._messages += sum(counted.values())
+        self._types[conversation.uid or ""] = counted
 
     def show(self, recording: Recording) -> None:
         from rich.console import Console

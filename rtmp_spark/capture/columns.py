@@ -1,0 +1,71 @@
+"""Python values into Arrow arrays, straight into their buffers.
+
+`pa.array` inspects every value and loads pandas where that is installed; the columns here are known to hold one type
+and None, so their buffers can be made by numpy and `str.join`. Types that tables do not have are refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_NUMBERS = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
+
+
+def arrow_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The values, which are of `kind` or None, as an array."""
+    count = len(values)
+    if count == 0:
+        return pa.nulls(0, kind)
+    missing = values.count(None)
+    if missing == count:
+        return pa.nulls(count, kind)
+    if "pandas" in sys.modules:
+        return pa.array(values, kind)  # quicker still, once the price is paid
+    validity = None
+    if missing:
+        present = np.fromiter((value is not None for value in values), bool, count)
+        validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+    given: Any
+    numpy_type = np.int64 if pa.types.is_timestamp(kind) else _NUMBERS.get(kind)
+    if numpy_type is not None:
+        given = [0 if value is None else value for value in values] if missing else values
+        data = np.fromiter(given, numpy_type, count)
+        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(data)])
+    if pa.types.is_boolean(kind):
+        bits = np.packbits(np.fromiter(map(bool, values), bool, count), bitorder="little")
+        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(bits)])
+    if pa.types.is_string(kind):
+        return _texts(values, count, validity, kind)
+    if pa.types.is_binary(kind):
+        given = [value or b"" for value in values] if missing else values
+        buffers = [validity, pa.py_buffer(_offsets(given)), pa.py_buffer(b"".join(given))]
+        return pa.Array.from_buffers(kind, count, buffers)
+    if pa.types.is_list(kind):
+        given = [value or () for value in values] if missing else values
+        offsets = _offsets(given)
+        items = arrow_column(list(chain.from_iterable(given)), kind.value_type)
+        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets)], children=[items])
+    raise TypeError(f"no table has a column of type {kind}")
+
+
+def _offsets(pieces: Sequence[Any]) -> Any:
+    offsets = np.zeros(len(pieces) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, pieces), np.int32, len(pieces)), out=offsets[1:])
+    return offsets
+
+
+def _texts(values: Sequence[str | None], count: int, validity: Any, kind: pa.DataType) -> pa.Array:
+    given: Sequence[str] = [value or "" for value in values] if validity is not None else values  # type: ignore[assignment]
+    joined = "".join(given)
+    if joined.isascii():
+        data, offsets = joined.encode(), _offsets(given)
+    else:
+        pieces = [text.encode("utf-8", "replace") for text in given]
+        data, offsets = b"".join(pieces), _offsets(pieces)
+    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
