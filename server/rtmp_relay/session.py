@@ -214,19 +214,19 @@ class Session:
         self.object_encoding = 3 if given.object_encoding == 3 else 0
         self._queries = [query, split_query(self.tc_url)[1]]
         self.enhanced = bool(given.four_cc_list or given.video_four_cc_info_map or given.audio_four_cc_info_map)
-        properties = {"fmsVer": SERVER_VERSION, "capabilities": 31.0, "mode": 1.0}
-        info_out: dict[str, object] = {
+        properties: dict[str, object] = {"fmsVer": SERVER_VERSION, "capabilities": 31.0, "mode": 1.0}
+        information = {
             "level": "status",
             "code": "NetConnection.Connect.Success",
             "description": "Connection succeeded.",
             "objectEncoding": float(self.object_encoding),
         }
         if self.enhanced:  # E-RTMP: any codec is forwarded, multitrack and ModEx pass through
-            info_out["videoFourCcInfoMap"] = {"*": float(_FORWARD)}
-            info_out["audioFourCcInfoMap"] = {"*": float(_FORWARD)}
-            info_out["capsEx"] = float(2 | 4 | 8)
+            properties["videoFourCcInfoMap"] = {"*": float(_FORWARD)}
+            properties["audioFourCcInfoMap"] = {"*": float(_FORWARD)}
+            properties["capsEx"] = float(2 | 4 | 8)
         self._event(STREAM_BEGIN, 0)
-        self._call("_result", tid, properties, info_out)
+        self._call("_result", tid, properties, information)
 
     def _create_stream(self, received: Command) -> None:
         if len(self.streams) >= MAX_STREAMS:

@@ -93,19 +93,20 @@ def test_connect_succeeds_in_the_clients_own_amf(amf_version: int) -> None:
     assert code(result) == "NetConnection.Connect.Success"
     assert isinstance(result[3], AmfObject)
     assert result[3]["objectEncoding"] == amf_version
-    assert "capsEx" not in result[3]
+    assert isinstance(result[2], AmfObject)
+    assert "capsEx" not in result[2]
     assert (client.session.app, client.session.flash_ver) == ("live", "test")
 
 
 def test_enhanced_capabilities_are_answered() -> None:
     client = Client()
     _, result = client.connect(fourCcList=["hvc1", "av01"], capsEx=2.0)
-    info = result[3]
-    assert isinstance(info, AmfObject)
-    video = info["videoFourCcInfoMap"]
+    properties = result[2]
+    assert isinstance(properties, AmfObject)
+    video = properties["videoFourCcInfoMap"]
     assert isinstance(video, AmfObject)
     assert video["*"] == 4  # forward
-    assert info["capsEx"] == 2 | 4 | 8
+    assert properties["capsEx"] == 2 | 4 | 8
 
 
 @pytest.mark.parametrize("app", ["", "../x", "a\0b", "x" * 300, "a//b"])
