@@ -645,10 +645,14 @@ class Dechunker:
             stop += 4 * (max(length - 1, 0) // size)
         elif stop <= end and buf[data + size : stop : size + 1].count(0xC0 | cs.csid) != max(length - 1, 0) // size:
             return 0
+        if payload_bits(cs.type_id, length, buf[data : data + 24]) < 0:
+            return 0
+        if final and stop > end:
+            return 1  # a gap cuts it: the first header beyond will tell
         ok = self.header_ok(buf, stop, end, final)
         if ok < 0:
             return self._wait(max(stop, end) + 1)
-        return int(ok > 0 and payload_bits(cs.type_id, length, buf[data : data + 24]) >= 0)
+        return int(ok > 0)
 
     def _settle_size(
         self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event]
@@ -666,9 +670,16 @@ class Dechunker:
             if not final:
                 return self._wait(first + 1)
             return 1
-        if (buf[first] == mark) == (new < old) or (new < old and is_strong(buf, first)):
+        if (buf[first] == mark) == (new < old):
             self.old_size = 0
             return 1
+        if new < old:  # cut where it should be, with another message in between?
+            between = self.header_ok(buf, first, end, final)
+            if between < 0:
+                return self._wait(end + 1)
+            if between == 2 or (between and buf[first] < 0x80):
+                self.old_size = 0
+                return 1
         stops = [data + length + (length - 1) // size for size in (new, old)]
         if max(stops) + 18 > end and not final:
             return self._wait(max(stops) + 18)

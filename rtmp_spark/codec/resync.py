@@ -24,6 +24,7 @@ MAX_SIZE = 0xFFFFFF
 PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
+FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 GUESS_BITS = 12  # what a guessed length costs
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 WIDE_BYTES = 1 << 17
@@ -138,7 +139,7 @@ def find(
         chain.cuts_wanted = 2 if size in INTERLEAVED_SIZES and size != chunk_size else 0
         for anchor in anchors:
             walk = chain.walk(anchor, size, heads)
-            if walk is None or walk.bits < need:
+            if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < need:
                 continue
             return _back(buf, anchor, anchors, walk, heads)
     return None
@@ -249,6 +250,8 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
             return -1
         if first >> 4 == 10 and len(head) > 1:
             return 8 if head[1] < 2 else -1
+        if first >> 4 in (2, 14) and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:  # MP3 and its sync word
+            return 11
         return 1
     if type_id == 9:
         if first & 0x80:
@@ -504,9 +507,7 @@ def type_by_content(head: bytes) -> int:
 
 def looks_like_start(head: bytes) -> bool:
     """Do these bytes say loudly that a message begins with them?"""
-    return max(payload_bits(type_id, 24, head) for type_id in (8, 9, 18)) >= 8 or (
-        len(head) > 1 and head[0] >> 4 == 2 and head[1] == 0xFF  # MP3
-    )
+    return max(payload_bits(type_id, 24, head) for type_id in (8, 9, 18)) >= 8
 
 
 # -- backward ----------------------------------------------------------------------------------------------------
