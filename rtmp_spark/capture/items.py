@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtmp_spark.capture.block import Ints
+from rtmp_spark.codec.errors import ViolationCode
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.connection import Connection
@@ -75,6 +76,20 @@ class Conflict:
 
 
 @dataclass(slots=True)
+class Lost:
+    """Bytes inside a wrapping (TLS, HTTP) that cannot be read although packets may hold some of them; and why."""
+
+    connection: Connection
+    direction: int
+    offset: int
+    length: int  # as far as it can be told, at least 1
+    frame: int
+    ts_ns: int
+    code: ViolationCode
+    detail: str
+
+
+@dataclass(slots=True)
 class End:
     connection: Connection
     direction: int
@@ -92,4 +107,4 @@ class Closed:
     direction: int = -1
 
 
-Item = Run | Gap | Conflict | End | Closed
+Item = Run | Gap | Conflict | Lost | End | Closed

@@ -1,4 +1,4 @@
-"""How TLS 1.2 and 1.3 records are opened: cipher suites, keys from secrets, one record at a time.
+"""How TLS 1.2 and 1.3 records are opened: keys from secrets, one record at a time.
 
 A key opens a record only when its authentication tag (or MAC) fits the record number, so an opened record is proven
 to be that record. Every primitive comes from the package `cryptography`; here they are only put together as RFC 5246,
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes, hmac
@@ -20,8 +19,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC, ECB, GCM
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-TLS12, TLS13 = 0x0303, 0x0304
-CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = 20, 21, 22, 23
+from rtmp_spark.capture.tls_suites import DIGEST_BYTES, TLS12, Suite
+
 _HASHES: dict[str, type[hashes.HashAlgorithm]] = {
     "SHA": hashes.SHA1,
     "SHA256": hashes.SHA256,
@@ -30,76 +29,6 @@ _HASHES: dict[str, type[hashes.HashAlgorithm]] = {
 _BLOCK = 16
 
 Opened = tuple[int, bytes]  # content type, plain bytes
-
-
-class Suite(NamedTuple):
-    """A cipher suite: how records are protected and which hash derives its keys."""
-
-    name: str
-    mode: str  # GCM, CCM, CHACHA, CBC
-    key_bytes: int
-    tag_bytes: int
-    mac: str  # of CBC records
-    prf: str
-
-    @property
-    def hash(self) -> hashes.HashAlgorithm:
-        return _HASHES[self.prf]()
-
-
-def _suite(name: str) -> Suite:
-    words = name.rpartition("_WITH_")[2].removeprefix("TLS_").split("_")
-    if words[0] == "CHACHA20":
-        return Suite(name, "CHACHA", 32, 16, "", "SHA256")
-    digest = words[-1] if words[-1].startswith("SHA") else "SHA256"
-    prf = "SHA256" if digest == "SHA" else digest
-    tag = 8 if "8" in words[3:] else 16
-    return Suite(name, words[2], int(words[1]) // 8, tag, digest if words[2] == "CBC" else "", prf)
-
-
-_AES = "AES_128_{0},AES_256_{0}"
-_CBC_SHA, _CBC_SHA2 = "AES_128_CBC_SHA,AES_256_CBC_SHA", "AES_128_CBC_SHA256,AES_256_CBC_SHA384"
-_GCM, _CCM, _CCM_8 = "AES_128_GCM_SHA256,AES_256_GCM_SHA384", _AES.format("CCM"), _AES.format("CCM_8")
-# First code, step to the next, key exchange, ciphers (IANA, TLS Cipher Suites).
-_REGISTERED = (
-    (0x002F, 6, "RSA", _CBC_SHA), (0x0033, 6, "DHE_RSA", _CBC_SHA), (0x0032, 6, "DHE_DSS", _CBC_SHA),
-    (0x0034, 6, "DH_anon", _CBC_SHA), (0x003C, 1, "RSA", _AES.format("CBC_SHA256")),
-    (0x0067, 4, "DHE_RSA", _AES.format("CBC_SHA256")), (0x0040, 42, "DHE_DSS", _AES.format("CBC_SHA256")),
-    (0x006C, 1, "DH_anon", _AES.format("CBC_SHA256")), (0x008C, 1, "PSK", _CBC_SHA), (0x0090, 1, "DHE_PSK", _CBC_SHA),
-    (0x0094, 1, "RSA_PSK", _CBC_SHA), (0x009C, 1, "RSA", _GCM), (0x009E, 1, "DHE_RSA", _GCM),
-    (0x00A2, 1, "DHE_DSS", _GCM), (0x00A6, 1, "DH_anon", _GCM), (0x00A8, 1, "PSK", _GCM), (0x00AA, 1, "DHE_PSK", _GCM), (0x00AC, 1, "RSA_PSK", _GCM),
-    (0x00AE, 1, "PSK", _CBC_SHA2), (0x00B2, 1, "DHE_PSK", _CBC_SHA2), (0x00B6, 1, "RSA_PSK", _CBC_SHA2),
-    (0xC004, 1, "ECDH_ECDSA", _CBC_SHA), (0xC009, 1, "ECDHE_ECDSA", _CBC_SHA), (0xC00E, 1, "ECDH_RSA", _CBC_SHA),
-    (0xC013, 1, "ECDHE_RSA", _CBC_SHA), (0xC018, 1, "ECDH_anon", _CBC_SHA), (0xC023, 1, "ECDHE_ECDSA", _CBC_SHA2),
-    (0xC025, 1, "ECDH_ECDSA", _CBC_SHA2), (0xC027, 1, "ECDHE_RSA", _CBC_SHA2), (0xC029, 1, "ECDH_RSA", _CBC_SHA2),
-    (0xC02B, 1, "ECDHE_ECDSA", _GCM), (0xC02D, 1, "ECDH_ECDSA", _GCM), (0xC02F, 1, "ECDHE_RSA", _GCM),
-    (0xC031, 1, "ECDH_RSA", _GCM), (0xC035, 1, "ECDHE_PSK", _CBC_SHA), (0xC037, 1, "ECDHE_PSK", _CBC_SHA2),
-    (0xC09C, 1, "RSA", _CCM), (0xC09E, 1, "DHE_RSA", _CCM), (0xC0A0, 1, "RSA", _CCM_8), (0xC0A2, 1, "DHE_RSA", _CCM_8),
-    (0xC0A4, 1, "PSK", _CCM), (0xC0A6, 1, "DHE_PSK", _CCM), (0xC0A8, 1, "PSK", _CCM_8), (0xC0AA, 1, "PSK_DHE", _CCM_8),
-    (0xC0AC, 1, "ECDHE_ECDSA", _CCM), (0xC0AE, 1, "ECDHE_ECDSA", _CCM_8),
-    (0xCCA8, 1, "ECDHE_RSA", "CHACHA20_POLY1305_SHA256"), (0xCCA9, 1, "ECDHE_ECDSA", "CHACHA20_POLY1305_SHA256"),
-    (0xCCAA, 1, "DHE_RSA", "CHACHA20_POLY1305_SHA256"), (0xCCAB, 1, "PSK", "CHACHA20_POLY1305_SHA256"),
-    (0xCCAC, 1, "ECDHE_PSK", "CHACHA20_POLY1305_SHA256"), (0xCCAD, 1, "DHE_PSK", "CHACHA20_POLY1305_SHA256"),
-    (0xCCAE, 1, "RSA_PSK", "CHACHA20_POLY1305_SHA256"),
-)  # fmt: skip
-_NAMES = {
-    first + step * place: f"TLS_{exchange}_WITH_{cipher}"
-    for first, step, exchange, ciphers in _REGISTERED
-    for place, cipher in enumerate(ciphers.split(","))
-}
-_NAMES |= {
-    0x1301: "TLS_AES_128_GCM_SHA256",
-    0x1302: "TLS_AES_256_GCM_SHA384",
-    0x1303: "TLS_CHACHA20_POLY1305_SHA256",
-    0x1304: "TLS_AES_128_CCM_SHA256",
-    0x1305: "TLS_AES_128_CCM_8_SHA256",
-}
-SUITES: dict[int, Suite] = {code: _suite(name) for code, name in _NAMES.items()}
-SUITES_13 = tuple(range(0x1301, 0x1306))
-
-
-def suite_name(code: int) -> str:
-    return SUITES[code].name if code in SUITES else f"0x{code:04X}"
 
 
 class RecordKey(ABC):
@@ -249,19 +178,19 @@ def expand_label(suite: Suite, secret: bytes, label: bytes, length: int) -> byte
     """HKDF-Expand-Label with an empty context (RFC 8446 7.1)."""
     full = b"tls13 " + label
     info = length.to_bytes(2, "big") + bytes([len(full)]) + full + b"\0"
-    return HKDFExpand(suite.hash, length, info).derive(secret)
+    return HKDFExpand(_HASHES[suite.prf](), length, info).derive(secret)
 
 
 def next_secret(suite: Suite, secret: bytes) -> bytes:
     """The traffic secret after a KeyUpdate (RFC 8446 7.2)."""
-    return expand_label(suite, secret, b"traffic upd", suite.hash.digest_size)
+    return expand_label(suite, secret, b"traffic upd", suite.secret_bytes)
 
 
 def _expand_12(suite: Suite, secret: bytes, seed: bytes, length: int) -> bytes:
     """P_hash (RFC 5246 5)."""
 
     def digest(data: bytes) -> bytes:
-        code = hmac.HMAC(secret, suite.hash)
+        code = hmac.HMAC(secret, _HASHES[suite.prf]())
         code.update(data)
         return code.finalize()
 
@@ -276,7 +205,7 @@ def keys_12(
     suite: Suite, master: bytes, client_random: bytes, server_random: bytes, encrypt_then_mac: bool
 ) -> tuple[RecordKey, RecordKey]:
     """The client's and the server's key (RFC 5246 6.3)."""
-    mac = _HASHES[suite.mac]().digest_size if suite.mode == "CBC" else 0
+    mac = DIGEST_BYTES[suite.mac] if suite.mode == "CBC" else 0
     iv = {"GCM": 4, "CCM": 4, "CHACHA": 12, "CBC": 0}[suite.mode]
     sizes = (mac, mac, suite.key_bytes, suite.key_bytes, iv, iv)
     block = _expand_12(suite, master, b"key expansion" + server_random + client_random, sum(sizes))

@@ -11,14 +11,10 @@ from typing import Any, NamedTuple
 
 CLIENT_HELLO, SERVER_HELLO, END_OF_EARLY_DATA, FINISHED, KEY_UPDATE = 1, 2, 5, 20, 24
 HELLO_BYTES = 1 << 16  # of a hello that is kept; post-quantum key shares make some 2 KB
-_KEPT = frozenset({CLIENT_HELLO, SERVER_HELLO, KEY_UPDATE})
+_KEPT = frozenset({CLIENT_HELLO, SERVER_HELLO, END_OF_EARLY_DATA, FINISHED, KEY_UPDATE})
 _SERVER_NAME, _ENCRYPT_THEN_MAC, _EARLY_DATA, _SUPPORTED_VERSIONS = 0, 22, 42, 43
 # SHA-256 of "HelloRetryRequest" (RFC 8446 4.1.3)
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
-
-VERSION_NAMES = {
-    0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3",
-}  # fmt: skip
 
 
 class ClientHello(NamedTuple):
@@ -32,7 +28,7 @@ class ServerHello(NamedTuple):
     version: int
     suite: int
     encrypt_then_mac: bool
-    retry: bool  # a HelloRetryRequest: another hello follows
+    retry: bool = False  # a HelloRetryRequest: another hello follows
 
 
 def parse_client_hello(body: bytes) -> ClientHello | None:
