@@ -35,6 +35,7 @@ from .flow_state import (
     STATE_VERSION,
     OpenFlow,
     bases,
+    freeze,
     header_of,
     pack,
     placeholder,
@@ -132,7 +133,7 @@ class BucketRecording(Recording):
         for number, capture_id in header.files.items():
             self._name_file(int(number), capture_id)
 
-    def open_flows(self) -> list[tuple[Connection, OpenFlow, dict[str, Any]]]:
+    def open_flows(self) -> list[tuple[Connection, OpenFlow, bytes]]:
         """Every connection that could go on in a later file, as it stands before `finish`."""
         flows = []
         carry = self._reassembler._carry
@@ -148,7 +149,7 @@ class BucketRecording(Recording):
             state = save(connection)
             state["carry"] = [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]
             state["early"] = self._early.get(connection.number, [])
-            flows.append((connection, header, state))
+            flows.append((connection, header, freeze(state)))
         return flows
 
     def finish(self) -> dict[int, str]:
@@ -259,7 +260,7 @@ def decode(
 
 
 def _flow_rows(
-    flows: Sequence[tuple[Connection, OpenFlow, dict[str, Any]]],
+    flows: Sequence[tuple[Connection, OpenFlow, bytes]],
     gave: dict[int, str],
     provisional: Sequence[Batch],
     sensor: str,
@@ -271,11 +272,11 @@ def _flow_rows(
             for uid in batch.column(0).unique().to_pylist():
                 touched.setdefault(uid, set()).add(table)
     rows = []
-    for connection, header, state in flows:
+    for connection, header, frozen in flows:
         if connection.number in gave:
             header.uid, header.has_rows = gave[connection.number], True
             header.tables = tuple(sorted(touched.get(header.uid, ())))
-        row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, state), None)
+        row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, frozen), None)
         rows.append(row)
     if rows:
         schema = arrow_schema("open_flows")

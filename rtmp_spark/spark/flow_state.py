@@ -68,9 +68,13 @@ class OpenFlow:
         return Superseded(self.uid, *self.messages, self.second, tables, *self.commands)
 
 
-def pack(header: OpenFlow, state: dict[str, Any]) -> bytes:
-    head = json.dumps(vars(header), separators=(",", ":")).encode()
-    return head + b"\n" + zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 3)
+def freeze(state: dict[str, Any]) -> bytes:
+    """At once: a state shares its lists with the connection it was taken from."""
+    return zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 3)
+
+
+def pack(header: OpenFlow, frozen: bytes) -> bytes:
+    return json.dumps(vars(header), separators=(",", ":")).encode() + b"\n" + frozen
 
 
 def header_of(packed: bytes) -> OpenFlow:

@@ -110,9 +110,15 @@ def difference(expected: Rows, got: Rows) -> str:
     for name in COMPARED:
         left, right = (sorted(map(repr, rows[name])) for rows in (expected, got))
         if left != right:
-            lone = next((r for r in left if r not in right), None), next((r for r in right if r not in left), None)
-            return f"{name}: {len(left)} rows expected, {len(right)} found; {lone}"
+            return f"{name}: {len(left)} rows expected, {len(right)} found; {_lone(expected[name], got[name])}"
     return ""
+
+
+def _lone(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> str:
+    """The first row that has no equal, and how it differs from the one in its place."""
+    only = [next((r for r in a if r not in b), {}) for a, b in ((left, right), (right, left))]
+    differing = {k: (only[0].get(k), only[1].get(k)) for k in only[0] or only[1] if only[0].get(k) != only[1].get(k)}
+    return f"{differing} of {only[0]}"
 
 
 CAPTURES = sorted(p.name for p in (Path(__file__).parents[2] / "sample_pcaps").iterdir() if ".pcap" in p.name)
