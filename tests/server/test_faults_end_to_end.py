@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rtmp_relay.faults import CATALOGUE
 from rtmp_relay.laboratory import record_clean, record_fault
-
 from rtmp_spark.cli import main
 
 # Rules that the analyzer does not have yet; each leaves this list when it comes.
