@@ -53,7 +53,7 @@ class Conversation:
         self.bytes_in = [0, 0]
         self._held: list[list[Item]] = [[], []]  # until it is known how to read them
         self._started: list[Start | None] = [None, None]
-        self.session = Session(settings.redactor)
+        self.session = Session(settings.redactor, settings.command_rows)
         self._rules = [make() for make in settings.rules]
         self._findings = FindingFold()
         self._notable: list[tuple[int, int, int, Notable]] = []  # at, direction, sequence, fact

@@ -105,7 +105,9 @@ class Recording:
         identify: bool = True,
     ) -> None:
         """`identify=False` leaves capture ids out (they are empty) and saves reading every byte once more."""
-        self.settings = replace(settings or Settings(), message_rows="messages" in tables)
+        self.settings = replace(
+            settings or Settings(), message_rows="messages" in tables, command_rows="commands" in tables
+        )
         self._paths = [os.fspath(path) for path in paths]
         self._sink = RowSink(tables)
         self._hash = identify and any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)

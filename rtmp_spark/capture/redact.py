@@ -123,6 +123,14 @@ class Redactor:
             return self._named(args, known)
         return [self.value(a, known) for a in args]
 
+    def learn(self, name: str | None, args: list[Any], known: set[str]) -> None:
+        """Remember the hash of the stream name that a command carries."""
+        if self._key is not None and (name or "").lower() in _NAMED_BY_FIRST_STRING:
+            for value in args:
+                if isinstance(value, str):
+                    known.add(self.token(value.partition("?")[0]))
+                    return
+
     def _named(self, args: list[Any], known: set[str]) -> list[Any]:
         redacted: list[Any] = []
         found = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rtmp_spark.capture.facts import (
     FRAME_MASK,
@@ -34,6 +34,7 @@ from rtmp_spark.codec.handshake import SERVER as SERVER_SIDE
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
 RESPONSE_LIMIT_US = 5_000_000
 _MAX_PENDING = 1024
+LADDER = 24  # commands that are kept for show where no rows are wanted
 _MAX_STREAMS = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
@@ -41,11 +42,27 @@ _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetSt
 _PLACED_BY_OTHERS = ("HS_",)  # judged from both sides at the end, not from one direction's faults
 
 
-class Session:
-    """The fold. `commands` collects finished rows of the table `commands`; `found` what is worth telling."""
+class Exchange(NamedTuple):
+    """A command and what it answers."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    direction: str
+    fact: CommandFact
+    response_to: int | None
+    response_ms: float | None
+    level: str | None
+    code: str | None
+    description: str | None
+
+
+class Session:
+    """The fold. `commands` collects rows of the table `commands` (without `command_rows` only the first of them are
+    kept, in `ladder`); `found` what is worth telling."""
+
+    def __init__(self, redactor: Redactor, command_rows: bool = True) -> None:
         self._redactor = redactor
+        self._command_rows = command_rows
+        self.ladder: list[Exchange] = []
+        self.commands_seen = 0
         self.known_secrets: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
         self.handshake_ts: list[int] = []  # first and last
@@ -229,17 +246,25 @@ class Session:
             self._refusal(direction, fact, asked, code, description)
         if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
             self.torn_down[direction] = fact.ts
-        redacted = self._redactor.arguments(name, fact.args, self.known_secrets)
+        self._redactor.learn(name, fact.args, self.known_secrets)
+        exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
+        if self._command_rows:
+            self.commands[direction].append(self.command_row(exchange))
+        else:
+            self.commands_seen += 1
+            if len(self.ladder) < LADDER:
+                self.ladder.append(exchange)
+
+    def command_row(self, exchange: Exchange) -> Row:
+        """The row of the table `commands`, without secrets."""
+        _, fact, response_to, response_ms, level, code, description = exchange
+        redacted = self._redactor.arguments(fact.name, fact.args, self.known_secrets)
         if description is not None:
             description = self._redactor.text(description, self.known_secrets)
-        if code is not None and not isinstance(code, str):
-            code = str(code)
-        self.commands[direction].append(
-            (
-                fact.msg_no, fact.ts, fact.frame & FRAME_MASK, fact.stream_id, fact.type_id, name,
-                fact.transaction_id, fact.amf_version, json.dumps(redacted, ensure_ascii=False, separators=(",", ":")),
-                response_to, response_ms, level, code, description,
-            )
+        return (
+            fact.msg_no, fact.ts, fact.frame & FRAME_MASK, fact.stream_id, fact.type_id, fact.name,
+            fact.transaction_id, fact.amf_version, json.dumps(redacted, ensure_ascii=False, separators=(",", ":")),
+            response_to, response_ms, level, code, description,
         )  # fmt: skip
 
     def _request(self, direction: str, fact: CommandFact) -> None:
@@ -380,8 +405,8 @@ class Session:
         }  # fmt: skip
 
     @classmethod
-    def resume(cls, state: dict[str, Any], redactor: Redactor) -> Session:
-        session = cls(redactor)
+    def resume(cls, state: dict[str, Any], redactor: Redactor, command_rows: bool = True) -> Session:
+        session = cls(redactor, command_rows)
         session.known_secrets = set(state["secrets"])
         session.parts = {
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()

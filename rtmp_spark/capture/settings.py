@@ -26,6 +26,7 @@ class Settings:
     redactor: Redactor = field(default_factory=lambda: Redactor(None))
     keep_payloads: bool = False
     message_rows: bool = True  # False: messages are counted, not listed
+    command_rows: bool = True  # False: only the first commands of a connection are kept, for show
     rules: Sequence[RuleFactory] = ()
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction

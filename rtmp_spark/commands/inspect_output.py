@@ -22,7 +22,7 @@ from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
 from rtmp_spark.codec.message import type_name
 
-SCREEN_TABLES = ("captures", "connections", "commands", "streams", "findings")
+SCREEN_TABLES = ("captures", "connections", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _CELL_CHARS = 48
 
@@ -166,36 +166,44 @@ _RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 class Screen:
-    """What a person wants to read about a recording, collected from its tables."""
+    """What a person wants to read about a recording, collected from its tables and connections.
+
+    Only the earliest connections are shown one by one, so only theirs are kept as rows.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SCREEN_TABLES}
-        self._commands: dict[str, list[dict[str, Any]]] = {}
-        self._types: dict[str, Counter[str]] = {}
+        self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
+        self._ladders: list[tuple[int, str, Conversation]] = []
         self._messages = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
-        if table == "commands":
-            for row in json_rows(batch):
-                kept = self._commands.setdefault(row["uid"], [])
-                if len(kept) < 512:
-                    kept.append(row)
-        else:
-            self._rows[table].extend(json_rows(batch))
+        self._batches[table].append(batch)
 
-    def count(self, conversation: Conversation) -> None:
-        """Messages by type, taken from a connection at its end."""
-        counted: Counter[str] = Counter()
-        for direction in conversation.directions:
-            if direction is not None:
-                for type_id, count in direction.type_counts.items():
-                    counted[type_name(type_id)] += count
-        self._messages += sum(counted.values())
-        self._types[conversation.uid or ""] = counted
+    def closed(self, conversation: Conversation) -> None:
+        """A connection at its end: count its messages, and keep it if it is among the first."""
+        self._messages += sum(sum(d.type_counts.values()) for d in conversation.directions if d is not None)
+        self._ladders.append((conversation.connection.ts_first_ns or 0, conversation.uid or "", conversation))
+        if len(self._ladders) > 4 * _SHOWN_CONNECTIONS:
+            self._keep_first()
+
+    def _keep_first(self) -> None:
+        self._ladders.sort(key=lambda entry: entry[:2])
+        del self._ladders[_SHOWN_CONNECTIONS:]
+
+    def _rows(self, table: str, uids: set[str | None] | None = None) -> list[dict[str, Any]]:
+        """Rows of a table, all or those of some connections."""
+        rows: list[dict[str, Any]] = []
+        for batch in self._batches[table]:
+            if uids is None:
+                rows += json_rows(batch)
+                continue
+            for index, uid in enumerate(batch.column("uid").to_pylist()):
+                if uid in uids:
+                    rows += json_rows(batch.slice(index, 1))
+        return rows
 
     def show(self, recording: Recording) -> None:
         from rich.console import Console
-        from rich.markup import escape
         from rich.text import Text
 
         width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
@@ -205,29 +213,43 @@ class Screen:
             line = Text(" " * indent + harmless(text), style=style)
             console.print(line, overflow="ellipsis", no_wrap=True)
 
-        for capture in self._rows["captures"]:
+        self._keep_first()
+        shown = {uid: conversation for _, uid, conversation in self._ladders}
+        findings = self._rows("findings", {None, *shown})
+        streams = self._rows("streams", set(shown))
+        for capture in self._rows("captures"):
             say(self._capture_line(capture), "bold" if capture["status"] == "ok" else "bold yellow")
             if capture["error_hint"]:
                 say(f"{capture['status']}: {capture['error_hint']}", "yellow", 2)
-        for finding in self._rows["findings"]:
+        for finding in findings:
             if finding["uid"] is None:
                 self._finding(say, finding, 2)
-        connections = sorted(self._rows["connections"], key=lambda row: (row["ts_start"], row["uid"]))
-        for row in connections[:_SHOWN_CONNECTIONS]:
+        connections = self._rows("connections", set(shown))
+        for row in sorted(connections, key=lambda row: (row["ts_start"], row["uid"])):
             console.print()
-            self._connection(say, row)
-        if len(connections) > _SHOWN_CONNECTIONS:
-            console.print()
-            say(f"... and {len(connections) - _SHOWN_CONNECTIONS} more connections: --table connections lists them all")
+            uid = row["uid"]
+            self._connection(
+                say,
+                row,
+                [s for s in streams if s["uid"] == uid],
+                shown[uid],
+                [f for f in findings if f["uid"] == uid],
+            )
         console.print()
+        if recording.connections > len(connections):
+            say(f"... and {recording.connections - len(connections)} more: --table connections lists them all")
+            console.print()
+        say(self._tally(recording), "bold")
+
+    def _tally(self, recording: Recording) -> str:
         others = sum(n for why, n in recording.refusals.items() if why != "filtered")
-        tally = Counter(f["severity"] for f in self._rows["findings"])
-        counted = ", ".join(f"{tally[s]} {s}{'s' if tally[s] != 1 and s != 'info' else ''}" for s in _RANK if tally[s])
-        line = (
-            f"{len(connections)} RTMP connection{'' if len(connections) == 1 else 's'}, {self._messages} messages; "
+        told = Counter(s for batch in self._batches["findings"] for s in batch.column("severity").to_pylist())
+        counted = ", ".join(f"{told[s]} {s}{'s' if told[s] != 1 and s != 'info' else ''}" for s in _RANK if told[s])
+        connections = recording.connections
+        return (
+            f"{connections} RTMP connection{'' if connections == 1 else 's'}, {self._messages} messages; "
             f"findings: {counted or 'none'}; {others} other TCP connection{'' if others == 1 else 's'}"
         )
-        console.print(escape(line), style="bold")
 
     @staticmethod
     def _capture_line(row: dict[str, Any]) -> str:
@@ -239,7 +261,14 @@ class Screen:
             words.append(f"{row['ts_first'][:19].replace('T', ' ')} UTC, {_span(row['ts_first'], row['ts_last'])}")
         return ", ".join(words)
 
-    def _connection(self, say: Any, row: dict[str, Any]) -> None:
+    def _connection(
+        self,
+        say: Any,
+        row: dict[str, Any],
+        streams: list[dict[str, Any]],
+        conversation: Conversation,
+        findings: list[dict[str, Any]],
+    ) -> None:
         uid = row["uid"]
         say(
             f"{uid}  {_end(row['orig_h'], row['orig_p'])} -> {_end(row['resp_h'], row['resp_p'])}  {row['service']}"
@@ -262,40 +291,41 @@ class Screen:
         if lost or row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]:
             again = row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]
             say(f"TCP: {_bytes(lost)} missing, {_bytes(again)} sent again", "", 2)
-        for stream in self._rows["streams"]:
-            if stream["uid"] == uid:
-                say(_stream_line(stream), _VERDICTS[stream["verdict"]], 2)
-        types = self._types.get(uid)
+        for stream in streams:
+            say(_stream_line(stream), _VERDICTS[stream["verdict"]], 2)
+        types: Counter[str] = Counter()
+        for direction in conversation.directions:
+            if direction is not None:
+                for type_id, count in direction.type_counts.items():
+                    types[type_name(type_id)] += count
         if types:
             say("messages: " + ", ".join(f"{name} {count}" for name, count in types.most_common()), "dim", 2)
-        self._ladder(say, uid, row["ts_start"])
-        findings = sorted(
-            (f for f in self._rows["findings"] if f["uid"] == uid),
-            key=lambda f: (_RANK[f["severity"]], f["frame"] or 0),
-        )
+        self._ladder(say, conversation)
+        findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0))
         for finding in findings[:_SHOWN_FINDINGS]:
             self._finding(say, finding, 2)
         if len(findings) > _SHOWN_FINDINGS:
             say(f"... and {len(findings) - _SHOWN_FINDINGS} more findings", "dim", 2)
 
-    def _ladder(self, say: Any, uid: str, start: str) -> None:
-        commands = sorted(self._commands.get(uid, []), key=lambda row: (row["ts"], row["frame"], row["msg_no"]))
-        for row in commands[:_SHOWN_COMMANDS]:
-            arrow = "->" if row["direction"] == "c2s" else "<-"
-            words = f"{_seconds(start, row['ts']):9.3f} s  {arrow} {row['name'] or '?'}"
-            if row["stream_id"]:
-                words += f" [{row['stream_id']}]"
-            if row["code"]:
-                words += f" {row['code']}"
-            else:
-                words += _brief(row["args"])
-            if row["description"]:
-                words += f' "{row["description"]}"'
-            if row["response_ms"] is not None:
-                words += f"  ({row['response_ms']:.0f} ms)"
-            say(words, "red" if row["level"] == "error" or row["name"] == "_error" else "", 4)
-        if len(commands) > _SHOWN_COMMANDS:
-            say(f"... and {len(commands) - _SHOWN_COMMANDS} more: --table commands --uid {uid}", "dim", 4)
+    @staticmethod
+    def _ladder(say: Any, conversation: Conversation) -> None:
+        start = (conversation.connection.ts_first_ns or 0) // 1000
+        session = conversation.session
+        for exchange in session.ladder[:_SHOWN_COMMANDS]:
+            row = session.command_row(exchange)
+            arrow = "->" if exchange.direction == "c2s" else "<-"
+            words = f"{(row[1] - start) / 1e6:9.3f} s  {arrow} {row[5] or '?'}"
+            if row[3]:
+                words += f" [{row[3]}]"
+            words += f" {row[12]}" if row[12] else _brief(json.loads(row[8]))
+            if row[13]:
+                words += f' "{row[13]}"'
+            if row[10] is not None:
+                words += f"  ({row[10]:.0f} ms)"
+            say(words, "red" if row[11] == "error" or row[5] == "_error" else "", 4)
+        if session.commands_seen > _SHOWN_COMMANDS:
+            more = session.commands_seen - _SHOWN_COMMANDS
+            say(f"... and {more} more: --table commands --uid {conversation.uid}", "dim", 4)
 
     @staticmethod
     def _finding(say: Any, row: dict[str, Any], indent: int) -> None:
