@@ -830,17 +830,13 @@ class Dechunker:
         start, type_id = message.start, message.type_id
         for code, detail in parse_control(type_id, message.payload).violations:
             self._flag(out, code, start, detail, start)
+        weight = Severity.INFO if type_id == USER_CONTROL else Severity.WARNING
         if message.csid != 2:
-            self._flag(out, ViolationCode.CTRL_CSID, start, f"a control message on csid {message.csid}, not 2", start)
+            detail = f"a control message on csid {message.csid}, not 2"
+            self._flag(out, ViolationCode.CTRL_CSID, start, detail, start, weight)
         if message.stream_id:
-            self._flag(
-                out,
-                ViolationCode.CTRL_STREAM_ID,
-                start,
-                f"a control message on stream {message.stream_id}, not 0",
-                start,
-                Severity.INFO if type_id == USER_CONTROL else None,
-            )
+            detail = f"a control message on stream {message.stream_id}, not 0"
+            self._flag(out, ViolationCode.CTRL_STREAM_ID, start, detail, start, weight)
 
     def _store(self, cs: ChunkStream, chunk: bytes | bytearray, pos: int, out: list[Event]) -> None:
         if not cs.dropping:
