@@ -133,7 +133,9 @@ _CONNECTIONS = (
     Column("tc_url", TEXT, "tcUrl of connect, secrets redacted"),
     Column("flash_ver", TEXT, "flashVer of connect"),
     Column("server_ver", TEXT, "fmsVer of the server's answer"),
-    Column("software", TEXT, "name/version by fingerprint"),
+    Column("software", TEXT, "the client's software by fingerprint, name/version or name; null when unknown"),
+    Column("server_software", TEXT, "the server's, likewise"),
+    _must("software_evidence", TEXTS, "what the fingerprints rest on, `client: ...` and `server: ...`"),
     _must("stream_names", TEXTS, "names published or played, secrets redacted"),
     _INGEST,
 )

@@ -47,7 +47,11 @@ LAYERS = (
         ("numpy", "pyarrow"),
         ("cryptography", "zstandard"),
     ),
-    Layer("rtmp_spark.forensics", ("rtmp_spark.codec", "rtmp_spark.schema"), ("numpy",)),
+    Layer(
+        "rtmp_spark.forensics",
+        ("rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark.capture.facts", "rtmp_spark.capture.findings"),
+        ("numpy",),
+    ),
     Layer(
         "rtmp_spark.spark",
         (*ALL_BUT_SPARK, "rtmp_spark.report"),

@@ -35,7 +35,7 @@ class Conversation:
     """One connection. Feed it items, ask it to `advance` after each window, and to `close` at its end."""
 
     __slots__ = (
-        "_at", "_findings", "_held", "_media", "_media_at", "_notable", "_rules", "_sequence", "_settings",
+        "_at", "_findings", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
         "refusal", "seconds",
         "service", "session", "uid",
@@ -54,7 +54,8 @@ class Conversation:
         self._held: list[list[Item]] = [[], []]  # until it is known how to read them
         self._started: list[Start | None] = [None, None]
         self.session = Session(settings.redactor, settings.command_rows)
-        self._rules = [make() for make in settings.rules]
+        self._judge = settings.judge(self.session) if settings.judge is not None else None
+        self.session.judge = self._judge
         self._findings = FindingFold()
         self._notable: list[tuple[int, int, int, Notable]] = []  # at, direction, sequence, fact
         self._media: list[list[Row]] = [[], []]
@@ -262,6 +263,8 @@ class Conversation:
             self._emit(sink, "media_tags", direction, facts.media, 2)
             if facts.payloads:
                 self._emit(sink, "payloads", direction, self._harmless(facts.payloads, facts.notable))
+            if self._judge is not None:
+                self._judge.passed(direction, facts.passed)
             self._media[number] += facts.media
             self._media_at[number] += facts.media_at
             base = self._sequence
@@ -284,10 +287,12 @@ class Conversation:
             self._fold_media(at)
             direction = self.direction_name(number)
             session.notable(direction, fact)
-            for rule in self._rules:
-                self._findings.extend(rule.notable(direction, fact))
+            if self._judge is not None:
+                self._judge.notable(direction, fact)
         del self._notable[:cut]
         self._fold_media(up_to)
+        if self._judge is not None:
+            self._judge.advance(up_to)
         for direction, rows in session.commands.items():
             if rows:
                 session.commands[direction] = []
@@ -303,12 +308,9 @@ class Conversation:
             if not known or (up_to is not None and known[0] > up_to):
                 continue
             cut = len(known) if up_to is None else bisect_right(known, up_to)
-            rows = self._media[number][:cut]
+            rows, known_at = self._media[number][:cut], known[:cut]
             del self._media[number][:cut], known[:cut]
-            direction = self.direction_name(number)
-            self.session.media(direction, rows)
-            for rule in self._rules:
-                self._findings.extend(rule.media(direction, rows))
+            self.session.media(self.direction_name(number), rows, known_at)
 
     def _match_stream(self, sink: RowSink) -> None:
         wanted = self._settings.stream
@@ -324,6 +326,8 @@ class Conversation:
             return
         for number in (0, 1):
             rows = self.seconds[number].take(self.uid, self.direction_name(number), before)
+            if self._judge is not None:
+                self._judge.seconds(self.direction_name(number), rows)
             since, until = self._settings.since, self._settings.until
             if since is not None:
                 rows = [row for row in rows if row[2] + 1_000_000 > since]
@@ -377,9 +381,9 @@ class Conversation:
         session = self.session
         cause = close_cause(ending, session)
         self._findings.extend(end_findings(ending, session, cause))
-        for rule in self._rules:
-            self._findings.extend(rule.end(ending))
         self._emit_seconds(sink, None)
+        if self._judge is not None:
+            self._judge.end(ending, cause, self._findings)
         handshake = session.handshake_row(uid)
         if handshake is not None:
             sink.add("handshakes", [handshake])

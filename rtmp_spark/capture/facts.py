@@ -97,6 +97,20 @@ class HandshakeFact(NamedTuple):
     data: bytes
 
 
+class Passed(NamedTuple):
+    """The place of a message, whatever is in it; `end` is at least the offset behind its last byte."""
+
+    at: int
+    ts: int
+    start: int
+    end: int
+    msg_no: int
+    frame: int
+    csid: int
+    type_id: int
+    stream_id: int
+
+
 Notable = CommandFact | ControlFact | FaultFact | GapFact | ConflictFact | HandshakeFact
 
 
@@ -106,10 +120,10 @@ class Facts:
     `messages`, `controls`, `media` and `payloads` are rows of their tables without uid and direction, their file
     numbers where capture ids belong; `media_at` runs beside `media`. `notable` are the facts that folds look at one
     by one, in the order of the direction. `seconds` adds up media per second: audio bytes, video bytes, frames, key
-    frames, first and last dts, last acknowledgement.
+    frames, first and last dts, last acknowledgement. `passed` are the places of all messages.
     """
 
-    __slots__ = ("controls", "media", "media_at", "messages", "notable", "payloads", "seconds")
+    __slots__ = ("controls", "media", "media_at", "messages", "notable", "passed", "payloads", "seconds")
 
     def __init__(self) -> None:
         self.messages: list[Row] = []
@@ -118,4 +132,5 @@ class Facts:
         self.media_at: list[int] = []
         self.payloads: list[Row] = []
         self.notable: list[Notable] = []
+        self.passed: list[Passed] = []
         self.seconds: dict[int, list[Any]] = {}

@@ -1,16 +1,15 @@
 """Findings on their way to rows: the same fault many times becomes one finding with a count.
 
-`FindingFold` collects what rules report about one connection; rules are objects with the methods of `Rule`, and more
-of them can be given to a recording than the ones that live here. Texts come from a catalogue that can be replaced: this
+`FindingFold` collects what the session and the rules report about one connection. Texts come from a catalogue that can be replaced: this
 module only makes a plain title out of a code it does not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from rtmp_spark.capture.facts import FRAME_BITS, FRAME_MASK, Notable, Row
+from rtmp_spark.capture.facts import FRAME_BITS, FRAME_MASK, Row
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
 CLIENT, SERVER, NETWORK, CAPTURE = "client", "server", "network", "capture"
@@ -36,6 +35,15 @@ class Finding(NamedTuple):
     actual: str | None = None
     fix_hint: str | None = None
 
+    def plain(self) -> list[Any]:
+        """As JSON can hold it."""
+        return list(_plain(self))
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> Finding:
+        code, detail, severity, *rest = plain
+        return cls(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
+
 
 class CatalogueEntry(NamedTuple):
     title: str
@@ -49,20 +57,6 @@ Catalogue = Callable[[ViolationCode], CatalogueEntry]
 def plain_entry(code: ViolationCode) -> CatalogueEntry:
     family, _, rest = code.value.partition("_")
     return CatalogueEntry(f"{family}: {rest.replace('_', ' ').lower()}")
-
-
-class Rule(Protocol):
-    """A fold over one conversation, in the order of time. Its state is a value."""
-
-    def notable(self, direction: str, fact: Notable) -> Sequence[Finding]: ...
-
-    def media(self, direction: str, rows: Sequence[Row]) -> Sequence[Finding]: ...
-
-    def end(self, connection: Any) -> Sequence[Finding]: ...
-
-    def state(self) -> Any: ...
-
-    def resume(self, state: Any) -> None: ...
 
 
 class _Folded:
@@ -120,6 +114,11 @@ class FindingFold:
     def codes(self) -> set[ViolationCode]:
         return {key[0] for key in self._folded}
 
+    def first_ones(self) -> list[Finding]:
+        """The first of each kind, its severity settled, in the order of their places."""
+        ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
+        return [folded.first._replace(severity=key[1]) for key, folded in ordered]
+
     def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
         """Rows of the table `findings`, capture ids as file numbers."""
         ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
@@ -135,9 +134,7 @@ class FindingFold:
     def resume(cls, state: list[Any]) -> FindingFold:
         fold = cls()
         for first, count, details, msg_no_last, frame_last, ts_last in state:
-            code, detail, severity, *rest = first
-            finding = Finding(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
-            fold.add(finding)
+            fold.add(Finding.from_plain(first))
             folded = next(reversed(fold._folded.values()))
             folded.count, folded.details = count, list(details)
             folded.msg_no_last, folded.frame_last, folded.ts_last = msg_no_last, frame_last, ts_last

@@ -24,6 +24,7 @@ from rtmp_spark.capture.facts import (
     Row,
 )
 from rtmp_spark.capture.findings import CAPTURE, NETWORK, SENDER, SERVER, Finding
+from rtmp_spark.capture.judging import Judge, JudgeFactory
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.spans import StreamSpan
 from rtmp_spark.codec.errors import Severity, ViolationCode
@@ -81,6 +82,7 @@ class Session:
         self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
         self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
         self.found: list[Finding] = []
+        self.judge: Judge | None = None
 
     # -- facts in the order of time ---------------------------------------------------------------------------
 
@@ -99,29 +101,40 @@ class Session:
         elif kind is ConflictFact:
             self._conflict(direction, fact)  # type: ignore[arg-type]
 
-    def media(self, direction: str, rows: Sequence[Row]) -> None:
+    def media(self, direction: str, rows: Sequence[Row], known_at: Sequence[int]) -> None:
         first, last = rows[0][4], rows[-1][4]
         if first == last and all(row[4] == first for row in rows):
-            self._span_for(direction, first, rows[0][2]).add(rows)
+            self._span_for(direction, first, rows[0][2]).add(rows, known_at)
             return
-        by_stream: dict[int, list[Row]] = {}
-        for row in rows:
-            by_stream.setdefault(row[4], []).append(row)
-        for stream_id, own in by_stream.items():
-            self._span_for(direction, stream_id, own[0][2]).add(own)
+        by_stream: dict[int, tuple[list[Row], list[int]]] = {}
+        for row, at in zip(rows, known_at):
+            own = by_stream.setdefault(row[4], ([], []))
+            own[0].append(row)
+            own[1].append(at)
+        for stream_id, (own_rows, own_at) in by_stream.items():
+            self._span_for(direction, stream_id, own_rows[0][2]).add(own_rows, own_at)
+
+    def open_spans(self) -> list[StreamSpan]:
+        return list(self._open.values())
 
     def _span_for(self, direction: str, stream_id: int, ts: int) -> StreamSpan:
         """The stream that media belongs to; where its command was not seen, the direction tells the role."""
         span = self._open.get(stream_id)
         if span is None or span.direction != direction:
             for span in reversed(self.spans):  # media behind a goodbye still belongs to its stream
-                if span.stream_id == stream_id and span.direction == direction:
+                if stream_id in (span.stream_id, span.media_stream_id) and span.direction == direction:
                     return span
-            span = self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts)
+            waiting = [s for s in self._open.values() if s.direction == direction and not s.audio + s.video]
+            if len(waiting) == 1:  # media on an id that nobody asked for can only be what was asked for
+                waiting[0].media_stream_id = stream_id
+                return waiting[0]
+            span = self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts, start_known=False)
         return span
 
-    def _begin(self, stream_id: int, role: str, name: str | None, ts: int) -> StreamSpan:
+    def _begin(self, stream_id: int, role: str, name: str | None, ts: int, start_known: bool = True) -> StreamSpan:
         span = StreamSpan(stream_id, role, name, ts)
+        if self.judge is not None:
+            span.measure = self.judge.measure(span.direction, stream_id, start_known)
         if len(self.spans) < _MAX_STREAMS:
             self.spans.append(span)
         self._open[stream_id] = span
@@ -405,8 +418,13 @@ class Session:
         }  # fmt: skip
 
     @classmethod
-    def resume(cls, state: dict[str, Any], redactor: Redactor, command_rows: bool = True) -> Session:
+    def resume(
+        cls, state: dict[str, Any], redactor: Redactor, command_rows: bool = True, judge: JudgeFactory | None = None
+    ) -> Session:
+        """`judge` is made anew; its own state is given to it by whoever keeps it."""
         session = cls(redactor, command_rows)
+        session.judge = judge(session) if judge is not None else None
+        resume_measure = session.judge.resume_measure if session.judge is not None else None
         session.known_secrets = set(state["secrets"])
         session.parts = {
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
@@ -419,7 +437,7 @@ class Session:
             )
             session._verdicts = client, server
         session.app, session.tc_url, session.flash_ver, session.server_ver = state["words"]
-        session.spans = [StreamSpan.resume(span) for span in state["spans"]]
+        session.spans = [StreamSpan.resume(span, resume_measure) for span in state["spans"]]
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
         session._asked = {d: {entry[0]: entry[1:] for entry in entries} for d, entries in state["asked"].items()}
         session._stream_asked = dict(state["stream_asked"])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtmp_spark.capture.direction import MessageHook
-from rtmp_spark.capture.findings import Catalogue, Rule, plain_entry
+from rtmp_spark.capture.findings import Catalogue, plain_entry
+from rtmp_spark.capture.judging import JudgeFactory
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
-
-RuleFactory = Callable[[], Rule]
-
 
 @dataclass
 class Settings:
@@ -27,7 +25,7 @@ class Settings:
     keep_payloads: bool = False
     message_rows: bool = True  # False: messages are counted, not listed
     command_rows: bool = True  # False: only the first commands of a connection are kept, for show
-    rules: Sequence[RuleFactory] = ()
+    judge: JudgeFactory | None = None  # the rules; none: what needs them stays null
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
     closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end

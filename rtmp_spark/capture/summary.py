@@ -11,13 +11,15 @@ from rtmp_spark.capture.closing import Ending
 from rtmp_spark.capture.facts import Row
 from rtmp_spark.capture.findings import FindingFold
 from rtmp_spark.capture.identity import community_id
+from rtmp_spark.capture.judging import Judge
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.spans import StreamSpan
-from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.schema import column_names
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
 
+_STREAM_COLUMNS = column_names("streams")[:-1]  # the ingest is known to the lake only
 _COUNTED = (
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
     "missed_bytes", "retransmitted_bytes", "out_of_order_packets",
@@ -41,30 +43,36 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
         *[stream.unacked_bytes for stream in both], *counted,
         session.app and redact.parameters(session.app),
         session.tc_url and redact.text(session.tc_url, session.known_secrets),
-        session.flash_ver, session.server_ver, None, list(names),
+        session.flash_ver, session.server_ver, *_software(session.judge), list(names),
     )  # fmt: skip
+
+
+def _software(judge: Judge | None) -> tuple[str | None, str | None, list[str]]:
+    if judge is None:
+        return None, None, []
+    client, server = judge.client(), judge.server()
+    evidence = [f"client: {one}" for one in client.evidence] + [f"server: {one}" for one in server.evidence]
+    return client.software, server.software, evidence
 
 
 def stream_row(conversation: Conversation, settings: Settings, span: StreamSpan, findings: FindingFold) -> Row:
     session, redact = conversation.session, settings.redactor
-    startup = None if span.first_media is None else (span.first_media - span.ts_start) / 1000
-    gaps = session.gaps[span.direction]
-    return (
-        conversation.uid, span.stream_id, span.direction, session.app and redact.parameters(session.app),
-        span.name and redact.stream_name(span.name), span.role, 1, None, None, span.ts_start, span.ts_end,
-        span.audio, span.video, span.bytes, span.video_codec, None, span.audio_codec, None, span.width, None,
-        span.height, None, None, None, None, None, None, None, span.sample_rate, None, span.channels, None,
-        None, None, None, None, startup, span.first_key, None, None, gaps, *_verdict(span, gaps, findings),
-    )  # fmt: skip
-
-
-def _verdict(span: StreamSpan, gaps: int, findings: FindingFold) -> tuple[str, str | None, str | None]:
-    if span.refused:
-        return "failed", ViolationCode.CMD_REFUSED.value, f"the {span.role} was refused"
-    if not span.audio + span.video:
-        return "no_media", None, "no media came"
-    if Severity.ERROR in findings.severities():
-        return "degraded", None, "there are errors among the findings"
-    if gaps:
-        return "degraded", ViolationCode.TCP_GAP.value, "the recording lacks bytes of it"
-    return "ok", None, None
+    known: dict[str, Any] = {
+        "uid": conversation.uid,
+        "stream_id": span.stream_id,
+        "direction": span.direction,
+        "app": session.app and redact.parameters(session.app),
+        "name": span.name and redact.stream_name(span.name),
+        "role": span.role,
+        "attempt_no": 1,
+        "ts_start": span.ts_start,
+        "ts_end": span.ts_end,
+        "audio_messages": span.audio,
+        "video_messages": span.video,
+        "media_bytes": span.bytes,
+        "gaps": session.gaps[span.direction],
+        "verdict": "unknown",
+    }
+    if session.judge is not None:
+        known |= session.judge.stream_columns(span, findings)
+    return tuple(known.get(name) for name in _STREAM_COLUMNS)

@@ -12,6 +12,8 @@ from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor, load_key
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.forensics.catalogue import entry
+from rtmp_spark.forensics.judge import Judge
 
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
 
@@ -53,6 +55,8 @@ def parse_time(text: str) -> int:
 
 def make_settings(args: argparse.Namespace) -> Settings:
     return Settings(
+        judge=Judge,
+        catalogue=entry,
         sensor=args.sensor,
         redactor=Redactor(None if args.keep_secrets else load_key()),
         uid=args.uid,

@@ -1,0 +1,64 @@
+"""What a recording can be given to judge connections by: the shapes, not the rules.
+
+A `Judge` runs beside the session of one connection and is told the same things in the same order; the `Measure` that it
+makes for each stream rides on the stream's span. Rules live above this layer (forensics); without a judge the measured
+columns stay null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rtmp_spark.capture.facts import Notable, Passed, Row
+
+if TYPE_CHECKING:
+    from rtmp_spark.capture.closing import Ending
+    from rtmp_spark.capture.findings import FindingFold
+    from rtmp_spark.capture.session import Session
+    from rtmp_spark.capture.spans import StreamSpan
+
+
+class Measure(Protocol):
+    def add(self, rows: Sequence[Row], known_at: Sequence[int]) -> None: ...
+
+    def state(self) -> Any: ...
+
+
+class Identified(Protocol):
+    """Which software an end is, and why we think so."""
+
+    @property
+    def software(self) -> str | None: ...
+
+    @property
+    def evidence(self) -> Sequence[str]: ...
+
+
+class Judge(Protocol):
+    def measure(self, direction: str, stream_id: int, start_known: bool) -> Measure: ...
+
+    def resume_measure(self, state: Any) -> Measure: ...
+
+    def passed(self, direction: str, messages: Sequence[Passed]) -> None: ...
+
+    def notable(self, direction: str, fact: Notable) -> None: ...
+
+    def advance(self, at: int | None) -> None: ...
+
+    def seconds(self, direction: str, rows: Sequence[Row]) -> None: ...
+
+    def end(self, ending: Ending, cause: str, findings: FindingFold) -> None: ...
+
+    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]: ...
+
+    def client(self) -> Identified: ...
+
+    def server(self) -> Identified: ...
+
+    def state(self) -> Any: ...
+
+    def resume(self, state: Any) -> None: ...
+
+
+JudgeFactory = Callable[["Session"], Judge]

@@ -1,0 +1,130 @@
+"""Rules of the exchange of commands that need no answer's content: CMD_BEFORE_CONNECT, CMD_TRANSACTION_REUSED,
+CMD_RESPONSE_UNEXPECTED; and what was offered against what was sent: MEDIA_NOT_NEGOTIATED.
+
+What was asked, refused or left unanswered is told by the session fold, which matches answers anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtmp_spark.capture.facts import CommandFact
+from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.message import COMMAND_AMF0, COMMAND_AMF3
+from rtmp_spark.forensics.measure import StreamMeasure
+from rtmp_spark.forensics.tagged import fields
+
+OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
+_ANSWERS = frozenset({"_result", "_error"})
+# Nobody answers these with their transaction id, so that using one again harms nobody.
+_UNANSWERED = frozenset(
+    "publish play play2 pause seek receiveAudio receiveVideo deleteStream closeStream FCUnpublish onStatus onBWDone "
+    "onFCPublish onFCUnpublish onFCSubscribe".split()
+)
+_MOST_IDS = 4096
+
+
+class ExchangeRules:
+    def __init__(self) -> None:
+        self._commands = {"c2s": 0, "s2c": 0}
+        self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
+        self._ever: dict[str, list[float]] = {"c2s": [], "s2c": []}
+        self._lost = {"c2s": False, "s2c": False}
+        self.offered: list[str] | None = None  # what connect offered; None when it was not seen
+
+    def gap(self, direction: str) -> None:
+        self._lost[direction] = True
+
+    def command(self, direction: str, fact: CommandFact, from_start: bool) -> list[Finding]:
+        """`from_start`: both directions were recorded from their first byte."""
+        if fact.type_id not in (COMMAND_AMF0, COMMAND_AMF3) or fact.name is None:
+            return []
+        found: list[Finding] = []
+        place = (direction, None, fact.msg_no, fact.frame, fact.ts)
+        first = not self._commands[direction]
+        self._commands[direction] += 1
+        name, number = fact.name, fact.transaction_id or 0.0
+        if name == "connect" and direction == "c2s":
+            self.offered = offered(fact.args)
+        if first and direction == "c2s" and name != "connect" and from_start and not self._lost[direction]:
+            found.append(
+                Finding(
+                    ViolationCode.CMD_BEFORE_CONNECT, f"{name} comes before connect", None, CLIENT, *place,
+                    expected="connect", actual=name,
+                )
+            )  # fmt: skip
+        if name in _ANSWERS:
+            return found + self._answer(direction, fact, number, from_start)
+        if number and name not in _UNANSWERED:
+            asked = self._asked[direction]
+            if asked.get(number):
+                found.append(
+                    Finding(
+                        ViolationCode.CMD_TRANSACTION_REUSED,
+                        f"{name} has transaction id {number:g} while another command with it has no answer yet", None,
+                        SENDER[direction], *place, expected="an id of its own", actual=f"{number:g}",
+                    )
+                )  # fmt: skip
+            if len(asked) < _MOST_IDS:
+                asked[number] = asked.get(number, 0) + 1
+        ever = self._ever[direction]
+        if number not in ever and len(ever) < _MOST_IDS:
+            ever.append(number)
+        return found
+
+    def _answer(self, direction: str, fact: CommandFact, number: float, from_start: bool) -> list[Finding]:
+        asker = OTHER_WAY[direction]
+        asked = self._asked[asker]
+        if asked.get(number):
+            asked[number] -= 1
+            return []
+        ever = self._ever[asker]
+        if number in ever or self._lost[asker] or not from_start or len(ever) >= _MOST_IDS:
+            return []  # a second answer, or one to a command that needs none
+        return [
+            Finding(
+                ViolationCode.CMD_RESPONSE_UNEXPECTED, f"{fact.name} to transaction {number:g}, which nobody asked", None,
+                SENDER[direction], direction, None, fact.msg_no, fact.frame, fact.ts,
+                expected="answers to commands that were sent", actual=f"transaction {number:g}",
+            )
+        ]  # fmt: skip
+
+    def state(self) -> list[Any]:
+        asked = {d: [[number, count] for number, count in known.items()] for d, known in self._asked.items()}
+        return [self._commands, asked, self._ever, self._lost, self.offered]
+
+    def resume(self, state: list[Any]) -> None:
+        commands, asked, ever, lost, self.offered = state
+        self._commands, self._ever, self._lost = dict(commands), dict(ever), dict(lost)
+        self._asked = {d: {number: count for number, count in known} for d, known in asked.items()}
+
+
+def offered(args: list[Any]) -> list[str]:
+    """FourCCs that a connect names, `*` for all (E-RTMP v2, "Enhancing NetConnection connect Command")."""
+    given = fields(args[0]) if args else {}
+    codes: list[str] = []
+    listed = given.get("fourCcList")
+    if isinstance(listed, dict):
+        listed = listed.get("$array", list(fields(listed).values()))
+    if isinstance(listed, list):
+        codes += [code for code in listed if isinstance(code, str)]
+    for name in ("videoFourCcInfoMap", "audioFourCcInfoMap"):
+        codes += list(fields(given.get(name)))
+    return codes
+
+
+def not_negotiated(measure: StreamMeasure, codes: list[str] | None) -> list[Finding]:
+    if codes is None or "*" in codes:
+        return []
+    found = []
+    for (kind, _), track in sorted(measure.tracks.items()):
+        if track.enhanced and track.codec is not None and track.codec not in codes and track.frames:
+            found.append(
+                Finding(
+                    ViolationCode.MEDIA_NOT_NEGOTIATED, f"{kind} in {track.codec}, which connect did not offer", None,
+                    SENDER[measure.direction], measure.direction, measure.stream_id, None, None, measure.first_coded, 1,
+                    f"{track.codec} in fourCcList or {kind}FourCcInfoMap", ", ".join(codes) or "none offered",
+                )
+            )  # fmt: skip
+    return found

@@ -1,0 +1,223 @@
+"""Acknowledgements against windows, and pings: FLOW_ACK_*, CTRL_PING_UNANSWERED.
+
+Bytes are counted as the stream offset at which messages end, so headers, the handshake and lost bytes count as they do
+for the peers. A direction's rules need its window (the last Window Acknowledgement Size that the sender of the data
+sent) and a recording of both sides from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rtmp_spark.capture.facts import ControlFact, Passed
+from rtmp_spark.capture.findings import CLIENT, SERVER, Finding
+from rtmp_spark.codec.errors import Severity, ViolationCode
+
+OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
+RECEIVER = {"c2s": SERVER, "s2c": CLIENT}
+_STOPPED_US = 1_000_000
+_PING_US = 1_000_000
+_RESTART = 0xF0000000  # nginx-rtmp and SRS begin again at 0 from here on
+_WRAP = 1 << 32
+_MOST_PINGS = 256
+
+
+class _Sent:
+    """What one direction has sent, and what was acknowledged of it."""
+
+    __slots__ = (
+        "ack", "acked_at", "early", "episodes", "last_ts", "most", "offset", "queue", "stopped", "window", "worst",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.queue: list[Passed] = []  # messages that the fold of time has not reached
+        self.offset = 0  # where the last message began that is known to be sent
+        self.last_ts: int | None = None
+        self.window: int | None = None
+        self.acked_at: int | None = None  # offset when the last acknowledgement, or the window, was seen
+        self.ack: int | None = None  # its value
+        self.early: list[list[int]] = []  # acknowledgements that are judged by the message under way at their time
+        self.episodes = 0
+        self.most = 0  # bytes without an acknowledgement
+        self.worst: list[int] | None = None  # place where it was first too much
+        self.stopped = False
+
+    def state(self) -> list[Any]:
+        return [[list(m) for m in self.queue] if name == "queue" else getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def resume(cls, state: list[Any]) -> _Sent:
+        sent = cls()
+        for name, value in zip(cls.__slots__, state):
+            setattr(sent, name, [Passed(*m) for m in value] if name == "queue" else value)
+        return sent
+
+
+class FlowRules:
+    def __init__(self) -> None:
+        self._sent = {"c2s": _Sent(), "s2c": _Sent()}
+        self._pings: dict[str, list[list[int]]] = {"c2s": [], "s2c": []}
+        self._deaf = {"c2s": False, "s2c": False}  # bytes of it are missing
+        self.found: list[Finding] = []
+
+    def passed(self, direction: str, messages: Sequence[Passed]) -> None:
+        """The messages of a direction in their order; they wait here until the fold of time reaches them."""
+        self._sent[direction].queue += messages
+
+    def advance(self, at: int | None) -> None:
+        """Nothing known at packet `at` waits any longer."""
+        for direction in self._sent:
+            self._pass(direction, at)
+
+    def gap(self, direction: str) -> None:
+        self._deaf[direction] = True
+        self._pings[OTHER_WAY[direction]].clear()
+
+    def control(self, direction: str, fact: ControlFact) -> list[Finding]:
+        kind = fact.kind
+        if kind == "acknowledgement":
+            return self._acknowledged(OTHER_WAY[direction], direction, fact)
+        if kind == "window_ack_size" and fact.value:
+            sent = self._sent[direction]
+            self._pass(direction, fact.at)
+            sent.window = fact.value
+            if sent.acked_at is None:
+                sent.acked_at = sent.offset
+        elif kind == "ping_request":
+            pings = self._pings[direction]
+            if len(pings) < _MOST_PINGS:
+                pings.append([fact.event_value or 0, fact.ts, fact.msg_no, fact.frame])
+        elif kind == "ping_response":
+            pings = self._pings[OTHER_WAY[direction]]
+            answered = next((ping for ping in pings if ping[0] == fact.event_value), pings[0] if pings else None)
+            if answered is not None:
+                del pings[: pings.index(answered) + 1]
+        return []
+
+    # -- bytes ------------------------------------------------------------------------------------------------
+
+    def _pass(self, direction: str, at: int | None) -> None:
+        """Take the messages that were known at packet `at` as sent."""
+        sent = self._sent[direction]
+        queue = sent.queue
+        count = 0
+        for known, ts, offset, end, msg_no, frame, _, _, _ in queue:
+            if at is not None and known > at:
+                break
+            count += 1
+            if sent.early:
+                self._judge_early(direction, end)
+            starved = sent.worst is not None and sent.acked_at is not None
+            if starved and sent.last_ts is not None and ts - sent.last_ts >= _STOPPED_US and sent.window:
+                if offset - (sent.acked_at or 0) > 2 * sent.window:
+                    sent.stopped = True
+            sent.offset, sent.last_ts = offset, ts
+            if sent.window is not None and sent.acked_at is not None:
+                unacknowledged = offset - sent.acked_at
+                if unacknowledged > 2 * sent.window:
+                    if unacknowledged > sent.most:
+                        sent.most = unacknowledged
+                    if sent.worst is None:
+                        sent.worst = [msg_no, frame, ts]
+                        sent.episodes += 1
+        if count:
+            del queue[:count]
+
+    def _acknowledged(self, direction: str, from_direction: str, fact: ControlFact) -> list[Finding]:
+        """An Acknowledgement of what `direction` sent."""
+        self._pass(direction, fact.at)
+        sent = self._sent[direction]
+        found: list[Finding] = []
+        value, before = fact.value or 0, sent.ack
+        place = (from_direction, None, fact.msg_no, fact.frame, fact.ts)
+        if before is not None and value < before and before < _RESTART and before - value < _WRAP // 2:
+            detail = f"acknowledges {value} bytes after {before}"
+            found.append(
+                Finding(
+                    ViolationCode.FLOW_ACK_BACKWARDS, detail, None, RECEIVER[direction], *place,
+                    expected=f"{before} or more", actual=str(value),
+                )
+            )  # fmt: skip
+        sent.ack = value
+        sent.acked_at = sent.offset if sent.window is not None else None
+        if sent.worst is not None and sent.window is not None:
+            found += self._starved(direction)
+        if len(sent.early) < _MOST_PINGS:
+            sent.early.append([value, fact.msg_no, fact.frame, fact.ts])
+        return found
+
+    def _judge_early(self, direction: str, bound: int) -> None:
+        """`bound` is the end of what was sent; a message under way when the acknowledgement came counts whole."""
+        sent = self._sent[direction]
+        waiting, sent.early = sent.early, []
+        if self._deaf[direction]:
+            return
+        for value, msg_no, frame, ts in waiting:
+            ahead = (value - bound) % _WRAP
+            if 0 < ahead < _WRAP // 2:
+                self.found.append(
+                    Finding(
+                        ViolationCode.FLOW_ACK_EARLY, f"acknowledges {value} bytes of {bound} sent", None,
+                        RECEIVER[direction], OTHER_WAY[direction], None, msg_no, frame, ts,
+                        expected=f"at most {bound}", actual=str(value),
+                    )
+                )  # fmt: skip
+
+    def _starved(self, direction: str) -> list[Finding]:
+        sent = self._sent[direction]
+        place, sent.worst = sent.worst, None
+        most, sent.most = sent.most, 0
+        stopped, sent.stopped = sent.stopped, False
+        if place is None or self._deaf[OTHER_WAY[direction]]:
+            return []
+        detail = f"{most} bytes sent without an Acknowledgement, the window is {sent.window}"
+        severity = None
+        if stopped:
+            detail += "; the sender stopped for a second or more"
+            severity = Severity.ERROR
+        return [
+            Finding(
+                ViolationCode.FLOW_ACK_STARVED, detail, severity, RECEIVER[direction], direction, None, *place,
+                expected=f"an Acknowledgement every {sent.window} bytes", actual=f"{most} bytes without one",
+            )
+        ]  # fmt: skip
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def end(
+        self, ts_end: int, silence_us: dict[str, int | None], total: dict[str, int], goodbye: bool
+    ) -> list[Finding]:
+        """Both sides were recorded from the start; else this is not asked. `total` is what each sent in all."""
+        for direction in self._sent:
+            self._pass(direction, None)
+            self._judge_early(direction, total[direction])
+        found, self.found = self.found, []
+        for direction, sent in self._sent.items():
+            if sent.worst is not None:
+                silent = silence_us[direction]
+                sent.stopped = sent.stopped or (not goodbye and silent is not None and silent >= _STOPPED_US)
+            found += self._starved(direction)
+            for _, ts, msg_no, frame in self._pings[direction]:
+                if ts_end - ts >= _PING_US and not self._deaf[OTHER_WAY[direction]]:
+                    detail = f"a ping got no answer in {(ts_end - ts) / 1e6:.1f} s"
+                    found.append(
+                        Finding(
+                            ViolationCode.CTRL_PING_UNANSWERED, detail, None, RECEIVER[direction], direction, None,
+                            msg_no, frame, ts, expected="a Ping Response with the same time", actual="none",
+                        )
+                    )  # fmt: skip
+        return found
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "sent": {direction: sent.state() for direction, sent in self._sent.items()},
+            "pings": self._pings,
+            "deaf": self._deaf,
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self._sent = {direction: _Sent.resume(sent) for direction, sent in state["sent"].items()}
+        self._pings, self._deaf = dict(state["pings"]), dict(state["deaf"])

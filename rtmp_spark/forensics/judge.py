@@ -1,0 +1,245 @@
+"""All rules of one connection, brought together: the fold that a recording runs beside its session.
+
+It is given what the session is given, in the same order, plus the places of messages and the settled seconds of TCP;
+at the end it adds its findings, takes back those that another one explains, and fills the measured columns. Its state
+is a value, so a connection can go on in another file or process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Passed, Row
+from rtmp_spark.capture.findings import SENDER, Finding, FindingFold
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.forensics import streams
+from rtmp_spark.forensics.declared import absent_tracks, contradictions, read_metadata
+from rtmp_spark.forensics.exchange import ExchangeRules, not_negotiated
+from rtmp_spark.forensics.fingerprint import CLIENTS, SERVERS, Verdict, recognise
+from rtmp_spark.forensics.flow import FlowRules
+from rtmp_spark.forensics.habits import HabitFold
+from rtmp_spark.forensics.measure import StreamMeasure
+from rtmp_spark.forensics.prediction import extension_break
+from rtmp_spark.forensics.tagged import fields
+from rtmp_spark.schema import column_names
+
+STATE_VERSION = 1
+_INTERVALS = column_names("intervals")
+_SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
+_MOST_TROUBLED = 100_000
+_NO_MEDIA_US = 1_000_000
+_LEAVES_UNANSWERED = frozenset({"pause", "seek", "play", "play2", "pauseRaw"})
+# What a close in answer to an error leaves behind, and what a message that breaks off is not told for as well.
+_AFTERMATH = (
+    ViolationCode.CMD_NO_RESPONSE,
+    ViolationCode.SESSION_NO_MEDIA,
+    ViolationCode.TCP_RESET,
+    ViolationCode.MSG_TRUNCATED,
+)
+
+
+class Judge:
+    """`session` is the fold it runs beside; its spans carry the measures that this object makes."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.flow = FlowRules()
+        self.exchange = ExchangeRules()
+        self.habits = HabitFold()
+        self.connect_ts: int | None = None
+        self._from_start = {"c2s": False, "s2c": False}
+        self._troubled: dict[str, set[int]] = {"c2s": set(), "s2c": set()}
+        self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
+        self._found: list[Finding] = []
+
+    def measure(self, direction: str, stream_id: int, start_known: bool) -> StreamMeasure:
+        """For a stream that begins."""
+        return StreamMeasure(direction, stream_id, start_known)
+
+    # -- in the order of time -------------------------------------------------------------------------------------
+
+    def passed(self, direction: str, messages: Sequence[Passed]) -> None:
+        self.flow.passed(direction, messages)
+        self.habits.passed(direction, messages)
+
+    def notable(self, direction: str, fact: Notable) -> None:
+        """After the session has seen it."""
+        kind = type(fact)
+        if kind is CommandFact:
+            self._command(direction, fact)  # type: ignore[arg-type]
+        elif kind is ControlFact:
+            self._control(direction, fact)  # type: ignore[arg-type]
+        elif kind is HandshakeFact:
+            if fact.part == 0:  # type: ignore[union-attr]
+                self._from_start[direction] = True
+            self.habits.handshake(direction, fact)  # type: ignore[arg-type]
+        elif kind is GapFact:
+            self.flow.gap(direction)
+            self.exchange.gap(direction)
+            for measure in self._measures(direction):
+                measure.gap()
+        elif kind is FaultFact and fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:  # type: ignore[union-attr]
+            self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])  # type: ignore[union-attr]
+
+    def advance(self, at: int | None) -> None:
+        """Everything known at packet `at` was told."""
+        self.flow.advance(at)
+
+    def seconds(self, direction: str, rows: Sequence[Row]) -> None:
+        """Rows of `intervals` that will not change any more."""
+        troubled = self._troubled[direction]
+        for row in rows:
+            if (row[_AGAIN] or row[_ZERO]) and len(troubled) < _MOST_TROUBLED:
+                troubled.add(row[_SECOND] // 1_000_000)
+
+    def _measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
+        return [
+            span.measure
+            for span in self._session.open_spans()
+            if span.direction == direction
+            and span.measure is not None
+            and (stream_id is None or stream_id in (span.stream_id, span.media_stream_id))
+        ]
+
+    @property
+    def _both_from_start(self) -> bool:
+        return self._from_start["c2s"] and self._from_start["s2c"]
+
+    def _command(self, direction: str, fact: CommandFact) -> None:
+        self._found += self.exchange.command(direction, fact, self._both_from_start)
+        self.habits.command(direction, fact)
+        name = fact.name
+        if name == "connect" and direction == "c2s" and self.connect_ts is None:
+            self.connect_ts = fact.ts
+        elif name in ("onMetaData", "@setDataFrame"):
+            self._metadata(direction, fact)
+        elif direction == "c2s" and name in _LEAVES_UNANSWERED:
+            for measure in self._measures("s2c", fact.stream_id):
+                measure.suspend()
+        elif direction == "s2c" and name == "onStatus":
+            for measure in self._measures("s2c", fact.stream_id):
+                measure.go_on()
+
+    def _control(self, direction: str, fact: ControlFact) -> None:
+        self._found += self.flow.control(direction, fact)
+        self.habits.control(direction, fact)
+        if fact.kind in ("stream_eof", "stream_begin", "stream_dry"):
+            for measure in self._measures(direction, fact.event_stream_id):
+                measure.go_on()
+        elif fact.kind == "stream_is_recorded":
+            for measure in self._measures(direction, fact.event_stream_id):
+                measure.recorded = True
+
+    def _metadata(self, direction: str, fact: CommandFact) -> None:
+        for value in fact.args:
+            given = fields(value)
+            if given:
+                declared = read_metadata(given)
+                for measure in self._measures(direction, fact.stream_id) or self._measures(direction):
+                    if not measure.declared:
+                        declared |= {"msg_no": fact.msg_no, "frame": fact.frame, "ts": fact.ts}
+                    measure.declared |= declared
+                return
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def end(self, ending: Any, cause: str, findings: FindingFold) -> None:
+        """Add what the whole connection shows, and take back what another finding explains."""
+        session = self._session
+        findings.extend(self._found)
+        self._found = []
+        heard = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
+        if heard and self._both_from_start:
+            silence = {d: ending.silence_us(d) for d in ("c2s", "s2c")}
+            total = {d: s.delivered_bytes + s.missed_bytes for d, s in ending.streams.items()}
+            findings.extend(self.flow.end(ending.ts_end, silence, total, bool(session.torn_down)))
+        client = self.client()
+        for direction, place in self._omitted.items():
+            findings.extend(extension_break(direction, place, None))
+        if "c2s" not in self._omitted:
+            findings.extend(extension_break("c2s", None, client.software if self._publishes() else None))
+        for span in session.spans:
+            if span.measure is not None:
+                findings.extend(self._stream(span, ending, heard))
+        self._take_back(findings, ending.closed_by)
+
+    def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
+        """A close that answers an error raises nothing of its own."""
+        causes = [
+            f for f in findings.first_ones() if f.severity is Severity.ERROR and f.at_fault not in (None, closed_by)
+        ]
+        if causes and closed_by is not None:
+            for code in _AFTERMATH:
+                findings.drop(code)
+
+    def _publishes(self) -> bool:
+        return any(span.role == "publish" and span.audio + span.video for span in self._session.spans)
+
+    def _stream(self, span: Any, ending: Any, heard: bool) -> list[Finding]:
+        measure: StreamMeasure = span.measure
+        found, measure.found = measure.found, []
+        found += measure.gop_finding() + streams.skew_finding(measure)
+        found += contradictions(measure) + absent_tracks(measure)
+        found += not_negotiated(measure, self.exchange.offered)
+        found += measure.stalls.findings(measure.direction, measure.stream_id, self._troubled[measure.direction])
+        silent = span.answered and not span.refused and not span.audio + span.video
+        waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
+        if silent and heard and measure.start_known and not measure.gaps and waited >= _NO_MEDIA_US:
+            words = "published" if span.role == "publish" else "played"
+            found.append(
+                Finding(
+                    ViolationCode.SESSION_NO_MEDIA, f"{words} for {waited / 1e6:.1f} s, and no media came", None,
+                    SENDER[span.direction], span.direction, span.stream_id, None, None, span.ts_start,
+                )
+            )  # fmt: skip
+        return found
+
+    def client(self) -> Verdict:
+        return recognise(self.habits.client, CLIENTS)
+
+    def server(self) -> Verdict:
+        return recognise(self.habits.server, SERVERS)
+
+    def stream_columns(self, span: Any, findings: FindingFold) -> dict[str, Any]:
+        measure: StreamMeasure | None = span.measure
+        if measure is None:
+            return {}
+        row = streams.columns(measure, self.connect_ts)
+        word, rule, text = streams.verdict(measure, span.refused, findings.first_ones())
+        return {**row, "verdict": word, "verdict_rule_id": rule, "verdict_text": text}
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "version": STATE_VERSION,
+            "flow": self.flow.state(),
+            "exchange": self.exchange.state(),
+            "habits": self.habits.state(),
+            "connect_ts": self.connect_ts,
+            "from_start": self._from_start,
+            "troubled": {d: sorted(seconds) for d, seconds in self._troubled.items()},
+            "omitted": self._omitted,
+            "found": [finding.plain() for finding in self._found],
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        if state["version"] != STATE_VERSION:
+            raise ValueError(f"state of the rules, version {state['version']}")
+        self.flow.resume(state["flow"])
+        self.exchange.resume(state["exchange"])
+        self.habits.resume(state["habits"])
+        self.connect_ts = state["connect_ts"]
+        self._from_start = dict(state["from_start"])
+        self._troubled = {d: set(seconds) for d, seconds in state["troubled"].items()}
+        self._omitted = dict(state["omitted"])
+        self._found = [Finding.from_plain(finding) for finding in state["found"]]
+
+    def resume_measure(self, state: dict[str, Any]) -> StreamMeasure:
+        return StreamMeasure.resume(state)
+
+
+def worst(severities: Sequence[Severity]) -> Severity | None:
+    order = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+    return next((severity for severity in order if severity in severities), None)

@@ -1,0 +1,92 @@
+"""The measured and declared columns of `streams`, and the verdict: one word, the finding behind it, one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rtmp_spark.capture.findings import Finding
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.forensics.measure import StreamMeasure
+
+# What spoils a stream though it is only a warning, the worst first; and the sentence for it.
+_DEGRADES: dict[ViolationCode, str] = {
+    ViolationCode.TIME_STALL: "frames stopped coming for a second or more",
+    ViolationCode.FLOW_ACK_STARVED: "the sender was left without acknowledgements",
+    ViolationCode.TIME_SKEW: "sound and picture drift apart",
+    ViolationCode.TIME_JUMP: "its timestamps leap",
+    ViolationCode.TIME_BACKWARDS: "its timestamps go back",
+    ViolationCode.MEDIA_TRACK_ABSENT: "a track that was announced never came",
+    ViolationCode.MEDIA_START_NOT_KEY: "it starts with pictures that cannot be decoded",
+    ViolationCode.MEDIA_KEY_FLAG: "its keyframe flags are wrong",
+    ViolationCode.MEDIA_CONFIG_CHANGED: "its picture size or sample rate changed in mid-stream",
+    ViolationCode.TCP_GAP: "the recording lacks bytes of it",
+    ViolationCode.TCP_RESET: "the connection was reset",
+}
+_SKEW_PER_MINUTE, _SKEW_MINUTES, _SKEW_MS = 20.0, 1.0, 100.0
+
+
+def skew_finding(measure: StreamMeasure) -> list[Finding]:
+    """Sound and picture that part steadily, for a minute or more, by 100 ms in all."""
+    drift = measure.drift
+    speed, minutes = drift.steady_per_minute(), drift.minutes()
+    if speed is None or minutes < _SKEW_MINUTES or abs(speed) <= _SKEW_PER_MINUTE or abs(speed) * minutes <= _SKEW_MS:
+        return []
+    ahead = "ahead of" if speed > 0 else "behind"
+    text = f"sound runs {ahead} the picture by {abs(speed):.0f} ms a minute, {abs(speed) * minutes:.0f} ms in all"
+    return [
+        Finding(
+            ViolationCode.TIME_SKEW, text, None, measure.author, measure.direction, measure.stream_id, None, None,
+            measure.first_coded, 1, f"at most {_SKEW_PER_MINUTE:.0f} ms a minute", f"{speed:.0f} ms a minute",
+        )
+    ]  # fmt: skip
+
+
+def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, Any]:
+    """Columns of `streams` that this stream's frames fill."""
+    video, audio = measure.video, measure.audio
+    row: dict[str, Any] = {
+        "first_is_key": measure.first_is_key if measure.start_known else None,
+        "stalls": measure.stalls.count,
+        "stall_ms": measure.stalls.total_us / 1000,
+        "gaps": measure.gaps,
+        "av_skew_ms": measure.drift.apart_ms(),
+        "av_drift_ms_per_min": measure.drift.per_minute() if measure.drift.minutes() >= _SKEW_MINUTES else None,
+    }
+    if connect_ts is not None and measure.first_coded is not None:
+        row["startup_ms"] = (measure.first_coded - connect_ts) / 1000
+    if video is not None:
+        row |= {"video_codec": video.codec, "width": video.width, "height": video.height}
+        row |= {"fps": video.rate(), "video_bitrate": video.bitrate()}
+        row |= {"keyframe_interval_ms_p50": video.key_gaps.median(), "keyframe_interval_ms_max": video.key_gaps.largest()}
+    if audio is not None:
+        row |= {"audio_codec": audio.codec, "audio_bitrate": audio.bitrate()}
+        row |= {"sample_rate": audio.sample_rate, "channels": audio.channels}
+    for name, value in measure.declared.items():
+        row[f"declared_{name}"] = value
+    return row
+
+
+def verdict(measure: StreamMeasure, refused: bool, known: Iterable[Finding]) -> tuple[str, str | None, str]:
+    """`known` are the findings of the connection, with their severities settled."""
+    frames = measure.frames("video") + measure.frames("audio")
+    about = [f for f in known if f.stream_id in (None, measure.stream_id) and f.direction in (None, measure.direction)]
+    errors = [f for f in about if f.severity is Severity.ERROR]
+    if refused:
+        told = next((f for f in known if f.code.value in ("CMD_REFUSED", "SESSION_BAD_NAME", "CMD_AUTH_ROUND")), None)
+        if told is not None:
+            return "failed", told.code.value, told.detail
+        return "failed", ViolationCode.CMD_REFUSED.value, "it was refused"
+    if not frames:
+        if errors:
+            return "failed", errors[0].code.value, errors[0].detail
+        if measure.gaps or not measure.start_known:
+            return "unknown", None, "not in this capture, because bytes of it are missing"
+        return "no_media", ViolationCode.SESSION_NO_MEDIA.value, "no media came"
+    if errors:
+        return "degraded", errors[0].code.value, errors[0].detail
+    codes = {f.code: f for f in about if f.severity is not Severity.INFO}
+    for code, sentence in _DEGRADES.items():
+        if code in codes:
+            return "degraded", code.value, sentence
+    return "ok", None, "it arrived as it should"
