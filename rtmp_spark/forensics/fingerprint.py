@@ -82,7 +82,7 @@ CLIENTS = (
             ("video_csid", "4", 1),
             ("encoder", r"obs-output module \(libobs version .*", 4),
         ),
-        (("encoder", r"libobs version ([0-9][0-9a-zA-Z.-]*)"),),
+        (("encoder", r"libobs version (\d+\.\d+\.\d+)"),),
     ),
     Software(
         "GStreamer",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Passed, Row
-from rtmp_spark.capture.findings import SENDER, Finding, FindingFold
+from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
 from rtmp_spark.forensics.declared import absent_tracks, contradictions, read_metadata
@@ -29,6 +29,7 @@ _INTERVALS = column_names("intervals")
 _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
 _MOST_TROUBLED = 100_000
 _NO_MEDIA_US = 1_000_000
+_ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
 _LEAVES_UNANSWERED = frozenset({"pause", "seek", "play", "play2", "pauseRaw"})
 # What a close in answer to an error leaves behind, and what a message that breaks off is not told for as well.
 _AFTERMATH = (
@@ -165,13 +166,17 @@ class Judge:
         self._take_back(findings, ending.closed_by)
 
     def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
-        """A close that answers an error raises nothing of its own."""
-        causes = [
-            f for f in findings.first_ones() if f.severity is Severity.ERROR and f.at_fault not in (None, closed_by)
-        ]
-        if causes and closed_by is not None:
+        """A close or a refusal that answers an error raises nothing of its own."""
+        known = findings.first_ones()
+        errors = [f for f in known if f.severity is Severity.ERROR]
+        if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
             for code in _AFTERMATH:
                 findings.drop(code)
+        for refusal in known:
+            if refusal.code is ViolationCode.CMD_REFUSED and refusal.ts is not None:
+                since = refusal.ts - _ANSWER_US
+                if any(f.at_fault == CLIENT and f.ts is not None and since <= f.ts <= refusal.ts for f in errors):
+                    findings.drop(ViolationCode.CMD_REFUSED)
 
     def _publishes(self) -> bool:
         return any(span.role == "publish" and span.audio + span.video for span in self._session.spans)

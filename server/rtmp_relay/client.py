@@ -184,7 +184,7 @@ async def publish(
         for tag in fault.spoil(tags):
             first = tag.timestamp if first is None else first
             if speed is not None:
-                due = start + (tag.timestamp - first) / 1000 / speed
+                due = start + (fault.due_ms(tag) - first) / 1000 / speed
                 while (early := due - time.monotonic()) > 0 and caller.step is Step.STREAMING:
                     await asyncio.sleep(min(early, 0.5))
                 progress.behind_ms = int((time.monotonic() - due) * 1000)

@@ -45,6 +45,10 @@ class Fault:
         """The media as it is published."""
         return tags
 
+    def due_ms(self, tag: Tag) -> int:
+        """When this tag is due by the media's own clock, whatever its timestamp was made to say."""
+        return tag.timestamp
+
     def hold_s(self, tag: Tag) -> float:
         """How long to wait before this tag."""
         return 0.0

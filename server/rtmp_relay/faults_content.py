@@ -191,6 +191,18 @@ def _shifted(shift: Callable[[Tag], int], from_ms: int = 0) -> Callable[[], Faul
     return lambda: MediaFault(spoil)
 
 
+class _Leaps(Fault):
+    """From one second on every time is five seconds too late; nothing waits for that."""
+
+    FROM_MS, BY_MS = 1000, 5000
+
+    def spoil(self, tags: Iterable[Tag]) -> Iterable[Tag]:
+        return (t._replace(timestamp=t.timestamp + self.BY_MS) if t.timestamp >= self.FROM_MS else t for t in tags)
+
+    def due_ms(self, tag: Tag) -> int:
+        return tag.timestamp - self.BY_MS if tag.timestamp >= self.FROM_MS + self.BY_MS else tag.timestamp
+
+
 class _Stalls(Fault):
     """Nothing for a while, then everything that was due."""
 
@@ -311,7 +323,7 @@ CONTENT_FAULTS: dict[str, tuple[tuple[str, ...], str, Callable[[], Fault]]] = {
         "one sound frame half a second too early",
         _changed(AUDIO, lambda tag, _: tag._replace(timestamp=max(0, tag.timestamp - 500)), after=40),
     ),
-    "TIME_JUMP": (CLIENT, "times leap by 5 s", _shifted(lambda tag: 5000, from_ms=1000)),
+    "TIME_JUMP": (CLIENT, "times leap by 5 s", _Leaps),
     "TIME_WRAP": (CLIENT, "times cross 2^24 ms", _shifted(lambda tag: 0xFFFFFF - 1500)),
     "TIME_SKEW": (
         CLIENT,

@@ -19,6 +19,9 @@ from .outbox import MAX_BYTES, MAX_MESSAGES, Outbox
 
 log = logging.getLogger(__name__)
 
+_HEADER_BYTES = 1 << 16  # the largest configuration or metadata that is kept
+_MAX_HEADERS = 128
+
 
 class NameTaken(Exception):
     """Somebody publishes under this name already."""
@@ -161,10 +164,7 @@ class LiveStream:
         if frame.clears_metadata:
             self.metadata = None
             return
-        if frame.is_metadata:
-            self.metadata = frame
-        if frame.is_header:
-            self.headers[frame.header_keys] = frame
+        self._keep_header(frame)
         if frame.is_header or frame.is_metadata:
             for player in self.players:
                 player.offer_header(frame)
@@ -177,6 +177,15 @@ class LiveStream:
         if self._options.gop_cache:
             self._remember(frame)
         frame.forget_wire()
+
+    def _keep_header(self, frame: Frame) -> None:
+        """For late joiners; bounded, because a publisher could make up tracks without end."""
+        if len(frame.payload) > _HEADER_BYTES:
+            return
+        if frame.is_metadata:
+            self.metadata = frame
+        elif frame.is_header and (frame.header_keys in self.headers or len(self.headers) < _MAX_HEADERS):
+            self.headers[frame.header_keys] = frame
 
     def _name_codec(self, frame: Frame) -> None:
         if frame.codec is None:

@@ -142,7 +142,7 @@ class Laboratory:
         first: int | None = None
         for tag in fault.spoil(tags):
             first = tag.timestamp if first is None else first
-            due = start + (tag.timestamp - first) / 1000
+            due = start + (fault.due_ms(tag) - first) / 1000
             if due > self.now:
                 self.wait(due - self.now)
             held = fault.hold_s(tag)
