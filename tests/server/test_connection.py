@@ -258,6 +258,61 @@ def test_garbage_never_raises(pieces: list[bytes], after_handshake: bool) -> Non
     assert connection.state is State.CLOSED
 
 
+@pytest.fixture(scope="module")
+def published() -> bytes:
+    """Everything a publisher sends, from C0 to goodbye."""
+    sent = bytearray()
+
+    class Ear:
+        def opened(self, number: int, client: tuple[str, int], server: tuple[str, int], time_ns: int) -> None:
+            pass
+
+        def data(self, number: int, from_client: bool, data: bytes, time_ns: int) -> None:
+            if from_client:
+                sent.extend(data)
+
+        def closed(self, number: int, by_client: bool, reset: bool, time_ns: int) -> None:
+            pass
+
+    laboratory = Laboratory((Ear(),))
+    party = laboratory.call(PUBLISH)
+    laboratory.stream(party, list(Synthetic(seconds=0.5).tags()))
+    laboratory.finish()
+    return bytes(sent)
+
+
+def test_a_recorded_publisher_is_served_again(published: bytes) -> None:
+    hub = Hub()
+    connection = new_connection(hub)
+    stop = published.index(b"FCUnpublish") - 20
+    connection.receive_data(published[:stop], 0.0)
+    assert set(hub.streams) == {"live/cam"}
+    connection.receive_data(published[stop:], 0.0)
+    assert hub.streams == {}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_damaged_publisher_never_raises(published: bytes, data: st.DataObject) -> None:
+    wire = bytearray(published)
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(3073, len(wire) - 1))
+        kind = data.draw(st.sampled_from(("change", "remove", "insert")))
+        if kind == "change":
+            wire[at] = data.draw(st.integers(0, 255))
+        elif kind == "remove":
+            del wire[at : at + data.draw(st.integers(1, 50))]
+        else:
+            wire[at:at] = data.draw(st.binary(min_size=1, max_size=50))
+    hub = Hub()
+    connection = new_connection(hub)
+    for at in range(0, len(wire), 1460):
+        connection.receive_data(bytes(wire[at : at + 1460]), 0.0)
+        drain(connection)
+    connection.lost(1.0)
+    assert hub.streams == {}
+
+
 def test_shutting_down_says_so() -> None:
     laboratory = Laboratory()
     publisher, player = laboratory.call(PUBLISH), laboratory.call(PLAY)

@@ -138,6 +138,17 @@ def test_one_track_messages_keep_one_configuration_per_track() -> None:
     assert received(player) == [config(0, 1), config(1, 2), config(2, 1)]
 
 
+def test_made_up_tracks_do_not_fill_the_memory() -> None:
+    hub = Hub()
+    stream = hub.publish("live/cam", "publisher", 0.0)
+    for number in range(1000):
+        tracks = bytes((number & 0xFF, 0, 0, 1, 7)) + bytes((number >> 8, 0, 0, 1, 7))
+        feed(stream, [Tag(AUDIO, 0, bytes((0x95, 0x10)) + b"mp4a" + tracks)])
+    feed(stream, [Tag(VIDEO, 0, b"\x17\0\0\0\0" + bytes(1 << 20))])
+    assert len(stream.headers) <= 128
+    assert sum(len(frame.payload) for frame in stream.headers.values()) < 1 << 20
+
+
 def test_a_repeated_configuration_replaces_the_first() -> None:
     hub, player = Hub(), new_player()
     stream = hub.publish("live/cam", "publisher", 0.0)
