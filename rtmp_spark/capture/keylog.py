@@ -48,7 +48,7 @@ class KeyLog:
     def add(self, text: bytes) -> None:
         for line in text.splitlines():
             line = line.strip()
-            if not line or line.startswith(b"#"):
+            if not line or line.startswith((b"#", b"RSA ")):  # RSA: the same secret before it became the master
                 continue
             match = _LINE.fullmatch(line)
             label = match[1].decode() if match is not None else ""

@@ -46,7 +46,6 @@ from rtmp_spark.codec.errors import ViolationCode
 WAITING_BYTES = 4 << 20  # of one direction, for the hello of the other
 _MOST_HANDSHAKES = 64
 _MOST_FOUND = 64
-_NOTHING = np.zeros(0, np.int64)
 
 
 class Noted(NamedTuple):
@@ -57,7 +56,6 @@ class Noted(NamedTuple):
     detail: str
     frame: int | None
     ts_ns: int | None
-    by: int | None = None  # the direction of the side at fault
 
 
 class TlsSession:
@@ -73,6 +71,7 @@ class TlsSession:
         self._last_run: list[Run | None] = [None, None]
         self._plain_offset = [0, 0]
         self._high = [(0, 0), (0, 0)]  # the latest packet of each direction, and its time
+        self._floor = [(0, 0), (0, 0)]  # the same before the last run
         self._ended = [False, False]
         self._client_hellos: list[ClientHello] = []
         self._server_hellos: list[ServerHello] = []
@@ -217,6 +216,10 @@ class TlsSession:
                 side = self._side(direction, item.offset == 0 and bool(self._connection.streams[direction].syn))
             contents = side.receive(item.data, item.offset)
             self._last_run[direction] = item
+            self._floor[direction] = self._high[direction]
+            if len(item.seg_frames):
+                last = int(np.argmax(item.seg_frames))
+                self._raise(direction, int(item.seg_frames[last]), int(item.seg_ts_ns[last]))
             self._deliver(direction, contents, item, out)
         elif isinstance(item, Gap):
             self._gaps[direction] += 1
@@ -256,9 +259,6 @@ class TlsSession:
 
     def _deliver(self, direction: int, contents: list[Content], run: Run | None, out: list[Item]) -> None:
         if not contents:
-            if run is not None and len(run.seg_frames):
-                last = int(np.argmax(run.seg_frames))
-                self._raise(direction, int(run.seg_frames[last]), int(run.seg_ts_ns[last]))
             return
         ends = np.fromiter((content.end for content in contents), np.int64, len(contents))
         frames, times = self._places(direction, run, ends - 1)
@@ -271,6 +271,9 @@ class TlsSession:
             frame, ts_ns = int(frames[index]), int(times[index])
             if content.kind == ALERT:
                 self._alert(direction, content.data, frame, ts_ns)
+            elif not content.records:
+                detail = f"{content.length} bytes between the records belong to none of this connection"
+                self._note(Noted(ViolationCode.TLS_RECORD_LOST, direction, detail, frame, ts_ns))
             else:
                 offset = self._plain_offset[direction]
                 self._plain_offset[direction] += content.length
@@ -306,15 +309,15 @@ class TlsSession:
 
     def _places(self, direction: int, run: Run | None, offsets: Any) -> tuple[Any, Any]:
         """The packet with which the bytes up to each offset had all arrived, and its time."""
-        high = self._high[direction]
         if run is None or not len(run.seg_frames):
+            high = self._high[direction]
             return np.full(len(offsets), high[0], np.int64), np.full(len(offsets), high[1], np.int64)
+        floor = self._floor[direction]
         frames = np.maximum.accumulate(run.seg_frames)
         latest = np.maximum.accumulate(np.where(run.seg_frames == frames, np.arange(len(frames)), 0))
         times = run.seg_ts_ns[latest]
-        times = np.where(frames < high[0], high[1], times)
-        frames = np.maximum(frames, high[0])
-        self._high[direction] = (int(frames[-1]), int(times[-1]))
+        times = np.where(frames < floor[0], floor[1], times)
+        frames = np.maximum(frames, floor[0])
         index = np.maximum(np.searchsorted(run.seg_offsets, offsets, "right") - 1, 0)
         return frames[index], times[index]
 
@@ -325,13 +328,17 @@ class TlsSession:
         return f"{content.records} TLS records do not pass their authentication, {inside}"
 
     def _alert(self, direction: int, body: bytes, frame: int, ts_ns: int) -> None:
-        if len(body) != 2 or body[1] == CLOSE_NOTIFY or len(self.noted) >= _MOST_FOUND:
+        if len(body) != 2 or body[1] == CLOSE_NOTIFY:
             return
         name = ALERT_NAMES.get(body[1], f"number {body[1]}")
         meaning = ALERT_MEANINGS.get(body[1])
         level = "fatal alert" if body[0] == 2 else "alert"
         detail = f"{level} {name}" + (f": {meaning}" if meaning else "")
-        self.noted.append(Noted(ViolationCode.TLS_ALERT, direction, detail, frame, ts_ns))
+        self._note(Noted(ViolationCode.TLS_ALERT, direction, detail, frame, ts_ns))
+
+    def _note(self, noted: Noted) -> None:
+        if len(self.noted) < _MOST_FOUND:
+            self.noted.append(noted)
 
     def take_noted(self) -> list[Noted]:
         noted, self.noted = self.noted, []
@@ -362,6 +369,7 @@ class TlsSession:
             ],
             "plain_offset": self._plain_offset,
             "high": self._high,
+            "floor": self._floor,
             "ended": self._ended,
             "gaps": self._gaps,
             "client_hellos": [[h.random.hex(), h.server_name, h.early_data] for h in self._client_hellos],
@@ -384,6 +392,7 @@ class TlsSession:
         session._last_run = [run if isinstance(run, Run) else None for run in runs]
         session._plain_offset = list(state["plain_offset"])
         session._high = [(frame, ts_ns) for frame, ts_ns in state["high"]]
+        session._floor = [(frame, ts_ns) for frame, ts_ns in state["floor"]]
         session._ended, session._gaps = list(state["ended"]), list(state["gaps"])
         return session
 

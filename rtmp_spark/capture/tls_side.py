@@ -40,7 +40,7 @@ class Content(NamedTuple):
     end: int
     data: bytes
     length: int = 0  # of what was lost
-    records: int = 0  # that were lost
+    records: int = 0  # that were lost; 0: the bytes were no record and nothing is missing
 
 
 class Hellos(Protocol):
@@ -73,12 +73,15 @@ class TlsSide:
         self._lost_from = -1  # TLS offset after the last record that was read, while searching
         self._skip = 0  # rest of a record whose beginning was lost
         self._lost = [0, 0]  # content bytes and records, not yet reported
+        self._strange = 0  # bytes that were no record of this connection, not yet reported
+        self._refused_bytes = 0
         self.opened = 0
         self.failed = 0  # records in a row
         self.searched = 0
         self._tries = GUESSES_TRIED
         self.blocked = False
         self._changing = False  # a renegotiation ended, its hellos are not known yet
+        self._hellos_lost = False
         self.hopeless = False
         self._reader = HandshakeReader()
 
@@ -123,6 +126,7 @@ class TlsSide:
         """The hellos that it waits for will not come: what the log offers is tried."""
         if self.blocked:
             self.blocked = self._changing = False
+            self._hellos_lost = True
             self.searching, self._lost_from = True, self.offset
 
     def receive_gap(self, length: int) -> list[Content]:
@@ -189,7 +193,7 @@ class TlsSide:
     def _accept(self, opened: Opened, end: int, out: list[Content]) -> None:
         self.opened += 1
         self.failed = 0
-        if self._lost[1]:
+        if self._lost[1] or self._strange:
             self._report_lost(end, out)
         kind, content = opened
         if kind == APPLICATION_DATA:
@@ -274,15 +278,21 @@ class TlsSide:
                 self.hopeless = True  # neither the handshake nor what follows can be read
             return  # no secret of the handshake in the log: passed over until the data begin
         if self._key is not None and self.opened and self.failed < _HOPELESS:
-            number = self._key.number_of(kind, fragment, self.number + 1, self.number + 1 + _HOPELESS)
+            # What was refused before may have been no record of this connection, or more than one.
+            number = self._key.number_of(kind, fragment, self.number - self.failed, self.number + 1 + _HOPELESS)
             if number is not None:
-                self._lose(0, number - self.number)
+                if number > self.number:
+                    self._lose(0, number - self.number)
+                elif number < self.number:
+                    self._lost = [0, 0]
+                    self._strange += self._refused_bytes
                 self.number = number + 1
                 opened = self._key.open(number, kind, fragment)
                 assert opened is not None
                 self._accept(opened, end, out)
                 return
         self.failed += 1
+        self._refused_bytes = (self._refused_bytes if self.failed > 1 else 0) + HEADER + len(fragment)
         self._lose(HEADER + len(fragment), 1)
         self.number += 1
         if self._key is None or (not self.opened and self.failed >= _HOPELESS):
@@ -298,7 +308,9 @@ class TlsSide:
         length, records = self._lost
         if records:
             out.append(Content(0, end, b"", max(length, 1), records))
-        self._lost = [0, 0]
+        if self._strange:
+            out.append(Content(0, end, b"", self._strange))
+        self._lost, self._strange = [0, 0], 0
 
     # -- after a loss, or joined in the middle ----------------------------------------------------------------
 
@@ -322,7 +334,7 @@ class TlsSide:
                 self.role = self.epoch.role
                 self.searching = False
                 return start
-            if self.epoch.kind == PLAIN and self._follows(data, start, end):
+            if self.epoch.kind == PLAIN and not self._hellos_lost and self._follows(data, start, end):
                 self.searching = False  # a plain record of the handshake cannot be proven, only believed
                 return start
         return self._passed(len(data) if final else max(at, len(data) - HEADER + 1), at, base)
@@ -386,6 +398,8 @@ class TlsSide:
         if records:
             self._lost[0] += max(lost - records * key.overhead, 0)
             self._lost[1] += records
+        elif epoch == self.epoch:
+            self._strange += lost
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -393,20 +407,22 @@ class TlsSide:
         return {
             "role": self.role, "epoch": self.epoch.state(), "number": self.number, "handshakes": self.handshakes,
             "pending": base64.b64encode(self.pending).decode(), "offset": self.offset, "searching": self.searching,
-            "lost_from": self._lost_from, "skip": self._skip, "lost": self._lost, "opened": self.opened,
+            "lost_from": self._lost_from, "skip": self._skip, "lost": [*self._lost, self._strange, self._refused_bytes], "opened": self.opened,
             "failed": self.failed, "searched": self.searched, "tries": self._tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
+            "hellos_lost": self._hellos_lost,
             "reader": self._reader.state(),
         }  # fmt: skip
 
     @classmethod
     def resume(cls, state: dict[str, Any], direction: int, hellos: Hellos) -> TlsSide:
         side = cls(direction, hellos, state["from_start"])
-        side._changing = state["changing"]
+        side._changing, side._hellos_lost = state["changing"], state["hellos_lost"]
         side.role, side.number, side.handshakes = state["role"], state["number"], state["handshakes"]
         side.pending, side.offset = base64.b64decode(state["pending"]), state["offset"]
         side.searching, side._lost_from, side._skip = state["searching"], state["lost_from"], state["skip"]
-        side._lost, side.opened, side.failed = list(state["lost"]), state["opened"], state["failed"]
+        side._lost, (side._strange, side._refused_bytes) = list(state["lost"][:2]), state["lost"][2:]
+        side.opened, side.failed = state["opened"], state["failed"]
         side.searched, side._tries = state["searched"], state["tries"]
         side.blocked, side.hopeless = state["blocked"], state["hopeless"]
         side._reader = HandshakeReader.resume(state["reader"])
