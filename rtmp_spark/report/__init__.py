@@ -1,0 +1,3 @@
+"""Pages and panels for people: one self-contained HTML report, and the object that notebooks work with. No Spark inside."""
+
+from __future__ import annotations

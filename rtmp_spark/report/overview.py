@@ -1,0 +1,156 @@
+"""The first page of several connections: a timeline of attempts, who ended each, how long it stayed away; all of them listed.
+
+Works on rows of `connections`, `streams` and `findings` alone, so that it costs the same for an hour as for a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rtmp_spark.report import text, verdict
+from rtmp_spark.report.panels import badge
+from rtmp_spark.report.svg import nice_ticks
+
+Row = dict[str, Any]
+MOST_NAMES = 60
+MOST_BARS = 400  # per name
+MOST_LISTED = 2000
+
+
+def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
+    """A lane per stream name and role, a bar per attempt; names that were tried again have their attempts in words."""
+    if not streams:
+        return "<p class='missing'>Nothing was published or played in this recording.</p>"
+    ends = {row["uid"]: row for row in connections}
+    named: dict[tuple[str, str, str], list[Row]] = {}
+    for row in sorted(streams, key=lambda r: (r["ts_start"], r["uid"])):
+        named.setdefault((row["app"] or "", row["name"] or "", row["role"]), []).append(row)
+    low = min(row["ts_start"] for row in streams)
+    high = max(max(row["ts_end"] for row in streams), low + 1000)
+    shown = sorted(named.items(), key=lambda item: (-len(item[1]), item[1][0]["ts_start"]))[:MOST_NAMES]
+    lanes = "".join(_lane(key, rows, ends, low, high) for key, rows in shown)
+    labels = "".join(
+        f"<span style='left:{tick * 1e6 / (high - low):.2%}'>{text.clock(int(low + tick * 1e6), date=False)[: 12 if high - low < 2e7 else 8]}"
+        "</span>"
+        for tick in nice_ticks(0.0, (high - low) / 1e6, 4, time=True)
+    )
+    left = len(named) - len(shown)
+    note = f"<p class='note'>{left:,} more names are not drawn.</p>" if left else ""
+    again = "".join(_attempts_table(key, rows, ends) for key, rows in shown if len(rows) > 1)
+    return f"<div class='attempts'>{lanes}<div class='axis'><span></span><div class='xlabels'>{labels}</div></div></div>{note}{again}"
+
+
+def _lane(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row], low: int, high: int) -> str:
+    app, name, role = key
+    bars = []
+    for row in rows[:MOST_BARS]:
+        left = (row["ts_start"] - low) / (high - low)
+        width = max((row["ts_end"] - row["ts_start"]) / (high - low), 0.0)
+        words = f"attempt {row['attempt_no']}: {text.words(row['verdict'])}, {text.span(_stayed(row))}, {_ended(row, ends)}"
+        bars.append(
+            f"<a class='bar {row['verdict']}' href='#{text.escape(row['uid'])}' style='left:{left:.3%};width:{width:.3%}' "
+            f"title='{text.escape(words)}'></a>"
+        )
+    return (
+        f"<div class='lane'><span class='who'>{role} <b>{text.wire(_path(app, name), 80)}</b></span>"
+        f"<div class='track'>{''.join(bars)}</div></div>"
+    )
+
+
+def _path(app: str, name: str) -> str:
+    return f"{app or '?'}/{name or '(name not recorded)'}"
+
+
+def _stayed(row: Row) -> float:
+    return float(row["ts_end"] - row["ts_start"]) / 1000
+
+
+def _ended(row: Row, ends: dict[str, Row]) -> str:
+    connection = ends.get(row["uid"])
+    return verdict.ending(connection) if connection is not None else "the end is not known"
+
+
+def _attempts_table(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row]) -> str:
+    app, name, role = key
+    lines = "".join(
+        f"<tr><td class='n'>{row['attempt_no']}</td><td><a href='#{text.escape(row['uid'])}'>{text.clock(row['ts_start'])}</a></td>"
+        f"<td class='n'>{text.span(_stayed(row))}</td><td>{badge(row['verdict'])}</td><td>{text.escape(_ended(row, ends))}</td>"
+        f"<td class='n'>{text.span(row['down_ms'])}</td></tr>"
+        for row in rows[:MOST_BARS]
+    )
+    return (
+        f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts</h4><div class='wide'><table><thead><tr>"
+        "<th class='n'>attempt</th><th>start (UTC)</th><th class='n'>stayed</th><th>verdict</th><th>how it ended</th>"
+        f"<th class='n'>after a break of</th></tr></thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+class Judged:
+    """Every connection with its verdict and its findings counted."""
+
+    def __init__(self, connections: Sequence[Row], streams: Sequence[Row], findings: Sequence[Row]) -> None:
+        own_streams: dict[str, list[Row]] = {}
+        own_findings: dict[str | None, list[Row]] = {}
+        for row in streams:
+            own_streams.setdefault(row["uid"], []).append(row)
+        for row in findings:
+            own_findings.setdefault(row["uid"], []).append(row)
+        self.rows: list[tuple[Row, list[Row], list[Row], verdict.Verdict]] = []
+        for row in connections:
+            mine, found = own_streams.get(row["uid"], []), own_findings.get(row["uid"], [])
+            self.rows.append((row, mine, found, verdict.judge(row, mine, found)))
+        self.of_files = own_findings.get(None, [])
+
+    def worst_first(self) -> list[str]:
+        ranked = sorted(
+            self.rows,
+            key=lambda item: (
+                verdict.VERDICTS.index(item[3].word),
+                -sum(f["severity"] == "error" for f in item[2]),
+                -sum(f["severity"] == "warning" for f in item[2]),
+                item[0]["ts_start"],
+            ),
+        )
+        return [item[0]["uid"] for item in ranked]
+
+
+def tiles(judged: Judged) -> str:
+    counted = Counter(item[3].word for item in judged.rows)
+    shown = [word for word in reversed(verdict.VERDICTS) if counted[word]]
+    return "<div class='tiles'>" + "".join(
+        f"<div class='tile {word}'><b>{counted[word]:,}</b><span>{text.words(word)}</span></div>" for word in shown
+    ) + "</div>"  # fmt: skip
+
+
+def connections_panel(judged: Judged, detailed: set[str]) -> str:
+    lines = "".join(_line(*item, item[0]["uid"] in detailed) for item in judged.rows[:MOST_LISTED])
+    left = len(judged.rows) - MOST_LISTED
+    note = f"<p class='note'>{left:,} more connections are not listed.</p>" if left > 0 else ""
+    search = "<input class='search' type='search' placeholder='filter' aria-label='filter connections' hidden>" if len(judged.rows) > 8 else ""
+    return (
+        f"{search}<div class='wide'><table class='connections'><thead><tr><th>start (UTC)</th><th>verdict</th><th>client</th>"
+        "<th>server</th><th>stream</th><th>software</th><th class='n'>lasted</th><th class='n'>up</th><th class='n'>down</th>"
+        f"<th>end</th><th>findings</th></tr></thead><tbody>{lines}</tbody></table></div>{note}"
+    )
+
+
+def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> str:
+    tally = Counter(finding["severity"] for finding in findings)
+    counts = " ".join(
+        f"<span class='sev {word}'>{tally[word]} {word}</span>" for word in ("error", "warning") if tally[word]
+    )
+    played = "; ".join(f"{stream['role']} {_path(stream['app'] or '', stream['name'] or '')}" for stream in streams[:3])
+    when = text.clock(row["ts_start"])
+    link = f"<a href='#{text.escape(row['uid'])}'>{when}</a>" if detailed else when
+    software = row["software"] or row["flash_ver"] or row["server_ver"]
+    end = f"{row['closed_by'] or ''} {row['close_kind']}, {text.words(row['close_cause'])}".strip()
+    return (
+        f"<tr><td class='nowrap'>{link}</td><td>{badge(judged.word)}</td>"
+        f"<td class='nowrap'>{text.wire(text.endpoint(row['orig_h'], row['orig_p']))}</td>"
+        f"<td class='nowrap'>{text.wire(text.endpoint(row['resp_h'], row['resp_p']))}</td><td>{text.wire(played, 120)}</td>"
+        f"<td>{text.wire(software, 60)}</td><td class='n'>{text.span((row['ts_end'] - row['ts_start']) / 1000)}</td>"
+        f"<td class='n'>{text.size(row['delivered_bytes_c2s'])}</td><td class='n'>{text.size(row['delivered_bytes_s2c'])}</td>"
+        f"<td>{text.escape(end)}</td><td>{counts}</td></tr>"
+    )

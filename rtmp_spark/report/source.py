@@ -1,0 +1,127 @@
+"""Where a page gets its rows: the tables of captures, read here without Spark.
+
+`Tables` is what a page asks for; `CaptureTables` answers from capture files, a lake answers in `rtmp_spark.spark`.
+Rows are plain dicts with times as microseconds. Large tables keep the columns that are drawn, and a bound on how many
+rows: connections that come after it are listed but not drawn, and the page says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtmp_spark.capture.recording import ALL_TABLES, Progress, Recording
+from rtmp_spark.capture.settings import Settings
+from rtmp_spark.report import media
+from rtmp_spark.schema import TABLES
+
+Row = dict[str, Any]
+MOST_ROWS = 8_000_000  # of media and messages together: about an hour each of thirty sessions
+_MESSAGE_COLUMNS = ("uid", "direction", "type_name", "status", "length", "csid", "chunk_size")
+DRAWN_COLUMNS: Mapping[str, tuple[str, ...]] = {"media_tags": media.COLUMNS, "messages": _MESSAGE_COLUMNS}
+
+
+class Tables(Protocol):
+    """The rows of a page. `rows` are those of one connection, or of all when it is None."""
+
+    @property
+    def origin(self) -> str: ...
+
+    def rows(self, table: str, uid: str | None = None) -> list[Row]: ...
+
+    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None: ...
+
+    def message_counts(self, uid: str) -> list[Row]: ...
+
+
+class CaptureTables:
+    """Every table of a recording, in memory."""
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        settings: Settings | None = None,
+        *,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        tables: Sequence[str] = ALL_TABLES,
+        progress: Progress | None = None,
+    ) -> None:
+        self.paths = [os.fspath(path) for path in paths]
+        self.settings = settings or Settings()
+        self.recording = Recording(self.paths, self.settings, tables, progress=progress)
+        batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
+        room, self.full = MOST_ROWS, False
+        for name, batch in self.recording.batches():
+            if columns is not None and name in columns:
+                room -= batch.num_rows
+                self.full |= room < 0
+                if room < 0:
+                    continue
+                batch = batch.select(list(columns[name]))
+            batches[name].append(batch)
+        self._tables = {name: _joined(name, parts) for name, parts in batches.items()}
+        self._slices: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
+
+    @property
+    def origin(self) -> str:
+        return ", ".join(self.paths)
+
+    def arrow(self, table: str, uid: str | None = None) -> pa.Table:
+        """A table, or its rows of one connection."""
+        if uid is None:
+            return self._tables[table]
+        if table not in self._slices:
+            self._slices[table] = _by_uid(self._tables[table])
+        rows, places = self._slices[table]
+        start, stop = places.get(uid, (0, 0))
+        return rows.slice(start, stop - start)
+
+    def rows(self, table: str, uid: str | None = None) -> list[Row]:
+        return plain_rows(self.arrow(table, uid))
+
+    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None:
+        return media.measure(self.arrow("media_tags", uid), start, events)
+
+    def message_counts(self, uid: str) -> list[Row]:
+        return counts(self.arrow("messages", uid))
+
+
+def counts(messages: pa.Table) -> list[Row]:
+    """Messages by direction, type and status: how many and how long."""
+    keys = ["direction", "type_name", "status"]
+    grouped = messages.group_by(keys).aggregate([("length", "sum"), ("length", "count")])
+    found: list[Row] = grouped.rename_columns([*keys, "bytes", "count"]).to_pylist()
+    return sorted(found, key=lambda row: (row["direction"], -row["count"], row["type_name"], row["status"]))
+
+
+def plain_rows(table: pa.Table) -> list[Row]:
+    """Rows as dicts, times as microseconds."""
+    columns = [
+        column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, table.column_names).to_pylist()  # type: ignore[no-any-return]
+
+
+def _joined(name: str, parts: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(parts) if parts else TABLES[name].arrow_schema().empty_table()
+
+
+def _by_uid(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+    """The table with the rows of each connection together, in their order, and where these lie."""
+    if not table.num_rows:
+        return table, {}
+    coded = pc.dictionary_encode(table["uid"], null_encoding="encode").combine_chunks()
+    codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False))
+    order = np.argsort(codes, kind="stable")
+    edges = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    names = coded.dictionary.to_pylist()
+    ends = [*edges[1:].tolist(), len(codes)]
+    places = {names[int(codes[order[a]])]: (a, b) for a, b in zip(edges.tolist(), ends)}
+    ordered = table if bool((np.diff(order) > 0).all()) else table.take(pa.array(order))
+    return ordered, places
