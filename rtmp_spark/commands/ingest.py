@@ -132,6 +132,8 @@ def show(summary: Summary, dry_run: bool) -> None:
         print(f"  damaged: {path}: {reason}")
     for path, reason in summary.failed:
         print(f"  failed: {path}: {reason}", file=sys.stderr)
+    for text in summary.crashed:
+        print(f"  left out: {text}", file=sys.stderr)
     for text in summary.late:
         print(f"  late: {text}", file=sys.stderr)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary.seconds.items())

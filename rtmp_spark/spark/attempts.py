@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from rtmp_spark.capture.recording import number_attempts
 from rtmp_spark.schema import arrow_schema, column_names
@@ -28,17 +29,22 @@ def numbered(lake: Lake | None, new: pa.Table, gone: set[str], ingest_id: int) -
         frame = lake.streams
         if len(names) <= _NAMES:
             frame = frame.where(f"name IN ({', '.join(map(literal, sorted(names)))})")
-        old = [r for r in _tuples(frame.toArrow().cast(arrow_schema("streams"))) if r[0] not in gone]
+        old = [r for r in _tuples(_read(frame)) if r[0] not in gone]
     uids = {row[0] for row in fresh}
     before = {_identity(row): row for row in old}
     result = number_attempts([*old, *fresh])
     changed = {row[0] for row in result if row[0] not in uids and before[_identity(row)] != row}
     rows = [row for row in result if row[0] in uids or row[0] in changed]
     if changed and lake is not None:
-        kept = lake.streams.where(f"uid IN ({', '.join(map(literal, sorted(changed)))})").toArrow()
+        kept = lake.streams.where(f"uid IN ({', '.join(map(literal, sorted(changed)))})")
         have = {_identity(row) for row in rows}
-        rows += [r for r in _tuples(kept.cast(arrow_schema("streams"))) if _identity(r) not in have]
+        rows += [r for r in _tuples(_read(kept)) if _identity(r) not in have]
     return _table(rows, ingest_id), [Superseded(uid, tables=("streams",)) for uid in sorted(changed)]
+
+
+def _read(frame: DataFrame) -> pa.Table:
+    schema = arrow_schema("streams")
+    return frame.select(*schema.names).toArrow().cast(schema)
 
 
 def _identity(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -29,6 +29,8 @@ from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.rows import Batch
 from rtmp_spark.capture.settings import Settings
+from rtmp_spark.forensics.catalogue import entry
+from rtmp_spark.forensics.judge import Judge
 from rtmp_spark.schema import MESSAGE_TABLES, arrow_schema
 
 from .flow_state import (
@@ -66,6 +68,8 @@ class Options:
     def settings(self) -> Settings:
         key = None if self.redact_key is None else bytes.fromhex(self.redact_key)
         return Settings(
+            judge=Judge,
+            catalogue=entry,
             sensor=self.sensor,
             redactor=Redactor(key),
             keep_payloads=self.keep_payloads,

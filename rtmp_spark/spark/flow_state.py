@@ -43,6 +43,7 @@ _FACTS = {
         facts_module.GapFact,
         facts_module.ConflictFact,
         facts_module.HandshakeFact,
+        facts_module.Passed,
     )
 }
 _ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, End)}
@@ -123,7 +124,7 @@ def _save(conversation: Conversation) -> dict[str, Any]:
         "held": [[_plain_item(item) for item in items] for items in conversation._held],
         "directions": [None if d is None else [d.state(), _plain_facts(d.facts)] for d in conversation.directions],
         "session": conversation.session.state(),
-        "rules": [rule.state() for rule in conversation._rules],
+        "judge": None if conversation._judge is None else conversation._judge.state(),
         "findings": conversation._findings.state(),
         "notable": [[at, number, sequence, plain(fact)] for at, number, sequence, fact in conversation._notable],
         "media": plain(conversation._media),
@@ -147,9 +148,10 @@ def _restore(saved: dict[str, Any], connection: Connection, settings: Settings) 
             )
             decoder.facts = _made_facts(direction[1])
             conversation.directions[number] = decoder
-    conversation.session = Session.resume(saved["session"], settings.redactor)
-    for rule, state in zip(conversation._rules, saved["rules"]):
-        rule.resume(state)
+    conversation.session = Session.resume(saved["session"], settings.redactor, settings.command_rows, settings.judge)
+    conversation._judge = conversation.session.judge
+    if conversation._judge is not None and saved["judge"] is not None:
+        conversation._judge.resume(saved["judge"])
     conversation._findings = FindingFold.resume(saved["findings"])
     conversation._notable = [(at, number, sequence, made(fact)) for at, number, sequence, fact in saved["notable"]]
     conversation._media = made(saved["media"])

@@ -137,6 +137,7 @@ def open_writer(spark: SparkSession, path: str, *, wait_seconds: float = 600) ->
             create_tables(spark, path)
             ledger.create()  # last: a lake without a ledger is made again
         lake = Lake(spark, path)
+        ledger.evolve(lake.properties)
         state = ledger.read()
         recover(lake, state)
         yield Writer(lake, ledger.read() if state.unswept or state.pending else state)

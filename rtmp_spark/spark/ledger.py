@@ -23,7 +23,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
 from .lock import holder_name, local_path
-from .tables import delta_name, literal, spark_schema
+from .tables import delta_name, evolve, fingerprint, literal, spark_schema
 
 BEGUN, COMMITTED, CLEANED, ROLLED_BACK = "begun", "committed", "cleaned", "rolled_back"
 
@@ -139,8 +139,14 @@ class Ledger:
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING DELTA COMMENT {literal(_COMMENT)} "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
+            f"'rtmp_spark.columns' = '{fingerprint()}', "
             f"'rtmp_spark.schema_version' = '{SCHEMA_VERSION}', 'rtmp_spark.redact_key' = '{load_key().hex()}')"
         )
+
+    def evolve(self, properties: dict[str, str]) -> None:
+        if properties.get("rtmp_spark.columns") != fingerprint():
+            evolve(self.spark, self.path)
+            self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('rtmp_spark.columns' = '{fingerprint()}')")
 
     def properties(self) -> dict[str, str]:
         return {r["key"]: r["value"] for r in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}

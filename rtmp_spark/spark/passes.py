@@ -144,9 +144,22 @@ class Decoder:
         fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string())]
         self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
 
-    def staged(self, index: pa.Table) -> DataFrame:
+    def run(self, index: pa.Table, groups: frozenset[int], keep: Callable[[DataFrame], None]) -> list[tuple[int, str]]:
+        """Decode these groups and keep their parts; gives the groups that kill their worker, and how."""
+        try:
+            keep(self.staged(index, groups))
+        except PySparkException as error:
+            if len(groups) <= 1:
+                return [(group, reason(error)) for group in groups]
+            ordered = sorted(groups)
+            half = len(ordered) // 2
+            halves = (frozenset(ordered[:half]), frozenset(ordered[half:]))
+            return [culprit for part in halves for culprit in self.run(index, part, keep)]
+        return []
+
+    def staged(self, index: pa.Table, groups: frozenset[int]) -> DataFrame:
         """Lazily: decoding happens when the parts are collected or written."""
-        wanted = [g for g in range(len(self.buckets.of_group)) if self.buckets.of_group[g] >= 0]
+        wanted = sorted(groups)
         bucket = pa.array([self.buckets.of_group[g] for g in index["group"].to_pylist()], pa.int32())
         table = pa.table(
             {"bucket": bucket, **{c: index[c] for c in ("split_id", "group", "packets")}}, schema=_PIECES
@@ -157,7 +170,7 @@ class Decoder:
         return spread.mapInArrow(self._task(), spark_schema(self.schema))
 
     def _task(self) -> Callable[[Batches], Batches]:
-        plans, buckets, options, tables = self.plans, self.buckets, self.options, self.tables
+        plans, options, tables = self.plans, self.options, self.tables
         states, schema, driver = self.states, self.schema, self.driver
 
         def run(batches: Batches) -> Batches:
@@ -173,7 +186,7 @@ class Decoder:
                             piece.indexes.append(row["packets"])
                 for piece in pieces.values():
                     failpoint(f"decode {PurePath(piece.split.file.path).name}")
-                groups = buckets.groups(bucket)
+                groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
                 for blobs, account in decode(list(pieces.values()), list(files), groups, options, tables, open_flows):

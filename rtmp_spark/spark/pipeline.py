@@ -16,10 +16,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
+from rtmp_spark.capture.connection import endpoint
 from rtmp_spark.capture.recording import CaptureFile as Described
 from rtmp_spark.capture.recording import Recording
+from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
 from . import passes
@@ -54,6 +57,7 @@ class Summary:
     partial: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
     connections: int = 0
     resumed: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -63,7 +67,7 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        return 4 if self.failed else 0
+        return 4 if self.failed or self.crashed else 0
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -111,6 +115,7 @@ class _Ingest:
         self.split_bytes = split_bytes
         self.summary = Summary(lake)
         self.cores = _cores(spark)
+        self.crashed: list[tuple[int, str]] = []
 
     def __call__(
         self,
@@ -218,6 +223,7 @@ class _Ingest:
                     self.summary.rows[name] = self.summary.rows.get(name, 0) + count
                 for file, count in account["other_flows"].items():
                     other[file] = other.get(file, 0) + count
+            self._tell_crashes(new, index)
             about_files = _about_files(new, other, options, writer.ingest_id)
             findings = [rows.pop("findings")] if "findings" in rows else []
             rows["findings"] = pa.concat_tables([*findings, about_files["findings"]])
@@ -260,16 +266,23 @@ class _Ingest:
     def _decode(
         self, decoder: passes.Decoder, index: pa.Table, writer: Writer, tables: Sequence[str]
     ) -> tuple[dict[str, pa.Table], dict[str, Any], list[dict[str, Any]]]:
+        """Rows that came to the driver, rows that stay in Spark, and the accounts of the buckets."""
         if not index.num_rows:
             return {}, {}, []
-        staged = decoder.staged(index)
+        groups = decoder.buckets.groups
         if self.summary.bytes <= COLLECT_BYTES:
-            parts = staged.toArrow()
+            collected: list[pa.Table] = []
+            self.crashed = decoder.run(index, groups, lambda staged: collected.append(staged.toArrow()))
+            parts = pa.concat_tables(collected) if collected else decoder.schema.empty_table()
             return passes.collected(parts, tables, writer.ingest_id), {}, passes.accounts(parts)
         directory = f"{self.path}/_staging/{writer.ingest_id}"
-        staged.write.option("compression", "uncompressed").parquet(directory)
+
+        def keep(staged: DataFrame) -> None:
+            staged.write.mode("append").option("compression", "uncompressed").parquet(directory)
+
+        self.crashed = decoder.run(index, groups, keep)
         failpoint("staged")
-        kept = self.spark.read.parquet(directory)
+        kept = self.spark.read.schema(spark_schema(decoder.schema)).parquet(directory)
         accounts = passes.accounts(kept.select("account").where("account IS NOT NULL").toArrow())
         rows: dict[str, pa.Table] = {}
         large: dict[str, Any] = {}
@@ -280,16 +293,32 @@ class _Ingest:
             if name in ("streams", "findings"):
                 rows |= passes.collected(column.toArrow(), [name], writer.ingest_id)
             else:
-                large[name] = column.mapInArrow(
-                    passes.unstage(name, writer.ingest_id), spark_schema(arrow_schema(name))
-                )
+                schema = spark_schema(arrow_schema(name))
+                large[name] = column.mapInArrow(passes.unstage(name, writer.ingest_id), schema)
         return rows, large, accounts
+
+    def _tell_crashes(self, new: Sequence[Scanned], index: pa.Table) -> None:
+        """A connection that kills its worker costs only itself: a finding about the files that hold it."""
+        for group, how in self.crashed:
+            mine = index.filter(pc.equal(index["group"], group))
+            ends = sorted({_ends(key) for key in passes.first_seen(mine)})
+            splits = set(mine["split_id"].to_pylist())
+            text = f"{', '.join(ends[:5])}: decoding kills the worker ({how})"
+            self.summary.crashed.append(text)
+            for item in new:
+                if any(split.split_id in splits for split, _ in item.splits):
+                    problem = (ViolationCode.CAPTURE_LIMIT.value, text, "please report it", len(ends), None)
+                    item.about.problems.append(problem)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
         begun = time.perf_counter()
         yield
         self.summary.seconds[name] = self.summary.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def _ends(key: bytes) -> str:
+    return " - ".join(f"{host}:{port}" for host, port in (endpoint(key[:18]), endpoint(key[18:])))
 
 
 def _is_empty(rows: Any) -> bool:

@@ -122,8 +122,9 @@ class Buckets:
     of_group: list[int] = field(default_factory=lambda: [-1] * GROUPS)
     count: int = 0
 
-    def groups(self, bucket: int) -> frozenset[int]:
-        return frozenset(g for g, b in enumerate(self.of_group) if b == bucket)
+    @property
+    def groups(self) -> frozenset[int]:
+        return frozenset(g for g, bucket in enumerate(self.of_group) if bucket >= 0)
 
 
 def assign(weights: Mapping[int, int], together: Iterable[Sequence[int]], cores: int) -> Buckets:

@@ -6,6 +6,8 @@ every Delta reader can read a lake. Nothing here writes rows.
 
 from __future__ import annotations
 
+import json
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -83,6 +85,19 @@ def create_tables(spark: SparkSession, path: str) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for done in [pool.submit(spark.sql, create_statement(table, path)) for table in TABLES.values()]:
             done.result()
+
+
+def fingerprint() -> str:
+    """Tells lakes whose tables have all our columns from older ones."""
+    names = [[name, *table.column_names] for name, table in TABLES.items()]
+    return f"{zlib.crc32(json.dumps(names).encode()):08x}"
+
+
+def evolve(spark: SparkSession, path: str) -> None:
+    """Make the tables and columns that this version has and the lake lacks; nothing is ever taken away."""
+    create_tables(spark, path)
+    for table in TABLES.values():
+        add_columns(spark, path, table)
 
 
 def add_columns(spark: SparkSession, path: str, table: Table) -> list[str]:
