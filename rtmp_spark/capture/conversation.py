@@ -218,9 +218,13 @@ class Conversation:
         if not self._ready(final=False):
             return
         self._collect(sink)
-        self._fold(sink, self._at)
+        self._fold(sink, None if self._over() else self._at)
         self._at = at
         self._emit_seconds(sink, newest_second - SETTLED_SECONDS)
+
+    def _over(self) -> bool:
+        """Both sides said that they are done, and all that they sent is here."""
+        return all(stream.fin is not None and stream.next_offset >= stream.fin for stream in self.connection.sides)
 
     def _ready(self, final: bool) -> bool:
         if not self.accepted or self.refusal is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -29,7 +30,7 @@ from rtmp_spark.capture.facts import (
 )
 from rtmp_spark.capture.items import Conflict, Gap, Run
 from rtmp_spark.codec.amf import to_json
-from rtmp_spark.codec.command import parse_command
+from rtmp_spark.codec.command import Command, parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
@@ -54,6 +55,16 @@ _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 
 # Called with (direction decoder, message row, event) of each message; how payloads leave without being kept.
 MessageHook = Callable[[int, MessageReceived, int], None]
+
+
+# Commands and controls repeat from connection to connection, byte by byte. What they give is never changed.
+_read_control = lru_cache(1024)(parse_control)
+
+
+@lru_cache(1024)
+def _read_command(type_id: int, payload: bytes, limits: Limits) -> tuple[Command, list[Any]]:
+    command = parse_command(type_id, payload, limits)
+    return command, [to_json(value) for value in command.args]
 
 
 class Places:
@@ -332,7 +343,7 @@ class DirectionDecoder:
             self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
 
     def _control(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        control = parse_control(event.type_id, event.payload)
+        control = _read_control(event.type_id, event.payload)
         values = control[:6]
         facts = self.facts
         facts.controls.append((msg_no, ts, frame & FRAME_MASK, *values))
@@ -342,9 +353,8 @@ class DirectionDecoder:
             second[6] = control.value
 
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        command = parse_command(event.type_id, event.payload, self._limits)
+        command, args = _read_command(event.type_id, event.payload, self._limits)
         name = command.name or None
-        args = [to_json(value) for value in command.args]
         self.facts.notable.append(
             CommandFact(
                 at, msg_no, ts, frame, event.stream_id, event.type_id, name, command.transaction_id,
