@@ -59,6 +59,7 @@ CLIENTS = (
             ("first_buffer", "300", 1),
             ("buffer", "36000000", 3),  # ten hours, its default
             ("packet_random", "67458b6bc6237b32", 1),  # rand() of the C library, never seeded
+            ("packet_version", "80000[0-9]02", 3),
             ("play_csid", "8", 1),
         ),
     ),
@@ -157,7 +158,7 @@ SERVERS = (
     Software("MediaMTX", (("fmsVer", "LNX 9,0,124,2", 4),)),
     Software("Red5", (("fmsVer", "(?i)red5/.*", 4),), (("fmsVer", r"(?i)red5/(\d[\d,.]*)"),)),
     Software("Wowza", (("fmsVer", r"FMS/3,5,7,7009|.*[Ww]owza.*", 4),)),
-    Software("rtmpsrv", (("packet_version", "03050101", 2), ("packet_random", "67458b6bc6237b32", 2))),
+    Software("rtmpsrv", (("packet_version", "03050101", 4),)),
     Software(
         "rtmp-relay",
         (("fmsVer", "(?i).*rtmp[_-](relay|spark).*", 4),),

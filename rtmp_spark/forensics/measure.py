@@ -133,9 +133,7 @@ class StreamMeasure:
             if kind == "video":
                 if row[WIDTH] != track.width or row[HEIGHT] != track.height:
                     track.see_size(row[WIDTH], row[HEIGHT])
-                if row[IS_KEY]:
-                    self._key(track, row, known_at[index])
-                elif self.first_is_key is None:
+                if self.first_is_key is None:
                     self._first_picture(row, known_at[index])
                 cts = row[CTS]
                 if cts is not None and cts < 0:
@@ -174,6 +172,8 @@ class StreamMeasure:
                     self._maybe_stall(track, last, row, known_at[index])
                 elif self.stalls.watching:
                     self.stalls.follow(ts, dts)
+            if row[IS_KEY]:
+                self._key(track, row, known_at[index])
             track.dts, track.ts = dts, ts
             self._last_ts = ts
 
@@ -199,11 +199,9 @@ class StreamMeasure:
         )  # fmt: skip
 
     def _key(self, track: Track, row: Row, at: int) -> None:
-        if self.first_is_key is None:
-            self._first_picture(row, at)
         track.keys += 1
         dts = row[DTS]
-        if track.key_dts is not None and dts > track.key_dts and not self._suspended:
+        if track.key_dts is not None and dts > track.key_dts:
             gap = dts - track.key_dts
             track.key_gaps.add(gap)
             if gap > track.longest_gop[0]:
@@ -215,6 +213,7 @@ class StreamMeasure:
         ahead = step - (row[TS] - track.ts) // 1000
         if usual is None or track.steps.total < 3 or ahead <= _JUMP_MS or step <= 3 * usual:
             return
+        track.key_dts = None  # the distance of keyframes across a leap is none
         self._report(
             ViolationCode.TIME_JUMP, f"{track.kind} leaps by {step} ms within {step - ahead} ms", row, at,
             expected=f"steps of about {usual:.0f} ms", actual=f"{step} ms",
