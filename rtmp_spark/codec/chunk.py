@@ -625,7 +625,7 @@ class Dechunker:
             if as_short < 0 or as_regular < 0:
                 self._wait(max(data + 4 + max(count, rest), end) + 1)
                 return None, False
-            if as_short > as_regular:
+            if as_short > as_regular and (not as_regular or buf[pos] >= 0xC2):  # a longer form is believed if it can be
                 return cs, True
         return None, True
 
