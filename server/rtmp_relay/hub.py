@@ -54,8 +54,8 @@ class HubOptions:
     gop_cache: bool = False
     max_players: int = 0  # per stream; 0 is no limit
     idle_grace_s: float = 30.0  # how long players wait for a publisher
-    cache_messages: int = MAX_MESSAGES
-    cache_bytes: int = MAX_BYTES
+    cache_messages: int = MAX_MESSAGES - 64  # it goes into an outbox at once, behind headers and replies
+    cache_bytes: int = MAX_BYTES // 2
 
 
 DEFAULT_HUB = HubOptions()

@@ -106,8 +106,15 @@ class Relay:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
+        tls = self.options.tls
+        patience = self.options.connection.handshake_s if tls is not None else None
         self._server = await loop.create_server(
-            lambda: _Wire(self), self.options.host, self.options.port, ssl=self.options.tls, backlog=512
+            lambda: _Wire(self),
+            self.options.host,
+            self.options.port,
+            ssl=tls,
+            ssl_handshake_timeout=patience,
+            backlog=512,
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self._ticker = asyncio.create_task(self._tick())

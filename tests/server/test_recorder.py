@@ -104,6 +104,7 @@ def test_good_names(name: str) -> None:
 def test_keys() -> None:
     assert key_fits((), "")
     assert key_fits(("a", "b"), "x=1&key=b")
+    assert key_fits(("b", "a"), "x=1&key=b")
     assert key_fits(("a",), "", "key=a")
     assert not key_fits(("a",), "key=")
     assert not key_fits(("a",), "")
