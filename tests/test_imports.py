@@ -49,7 +49,8 @@ LAYERS = (
     ),
     Layer(
         "rtmp_spark.forensics",
-        ("rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark.capture.facts", "rtmp_spark.capture.findings"),
+        ("rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark.capture.facts", "rtmp_spark.capture.findings",
+         "rtmp_spark.capture.judging"),  # fmt: skip
         ("numpy",),
     ),
     Layer(

@@ -25,7 +25,7 @@ from rtmp_spark.capture.seconds import SETTLED_SECONDS, Seconds
 from rtmp_spark.capture.service import PREFIX_BYTES, RTMP, RTMP_PORTS, RTMPE, Start, recognise
 from rtmp_spark.capture.session import Session
 from rtmp_spark.capture.settings import Settings
-from rtmp_spark.capture.summary import connection_row, stream_row
+from rtmp_spark.capture.summary import connection_row, ended, stream_row
 from rtmp_spark.codec.handshake import PACKET_SIZE
 
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
@@ -269,6 +269,8 @@ class Conversation:
                 self._emit(sink, "payloads", direction, self._harmless(facts.payloads, facts.notable))
             if self._judge is not None:
                 self._judge.passed(direction, facts.passed)
+            if self._settings.frames is not None and facts.media:
+                self._settings.frames.collect(self.uid or "", direction, facts.messages, facts.media)
             self._media[number] += facts.media
             self._media_at[number] += facts.media_at
             base = self._sequence
@@ -392,9 +394,14 @@ class Conversation:
         if handshake is not None:
             sink.add("handshakes", [handshake])
         sink.add_late("streams", [stream_row(self, self._settings, span, self._findings) for span in session.spans])
-        rows = self._findings.rows(uid, self._settings.catalogue)
-        sink.add("findings", [row for row in rows if self._settings.in_time(row[11])])
-        sink.add("connections", [connection_row(self, self._settings, ending, cause)])
+        rows = [r for r in self._findings.rows(uid, self._settings.catalogue) if self._settings.in_time(r[11])]
+        connection = connection_row(self, self._settings, ending, cause)
+        if self._settings.hindsight is None:
+            sink.add("findings", rows)
+        else:
+            sink.add_late("findings", rows)
+            sink.add_late("endings", [ended(connection)])
+        sink.add("connections", [connection])
 
 
 def _feed(decoder: DirectionDecoder, item: Item) -> None:

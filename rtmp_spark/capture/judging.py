@@ -8,7 +8,7 @@ columns stay null.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rtmp_spark.capture.facts import Notable, Passed, Row
 
@@ -61,4 +61,27 @@ class Judge(Protocol):
     def resume(self, state: Any) -> None: ...
 
 
+class Frames(Protocol):
+    """Collects the media of all connections of a recording; at its end gives the rows of `deliveries`."""
+
+    def collect(self, uid: str, direction: str, messages: Sequence[Row], media: Sequence[Row]) -> None: ...
+
+    def rows(self, streams: Sequence[Row]) -> list[Row]: ...
+
+
+class Ended(NamedTuple):
+    """A connection that is over, for what only several of them show together."""
+
+    uid: str
+    orig_h: str
+    resp_h: str
+    resp_p: int
+    ts_start: int
+    closed_by: str | None
+    close_kind: str
+    close_cause: str
+
+
+# (numbered rows of streams, ends of connections, rows of findings) -> rows of findings
+Hindsight = Callable[[Sequence[Row], Sequence[Ended], Sequence[Row]], list[Row]]
 JudgeFactory = Callable[["Session"], Judge]

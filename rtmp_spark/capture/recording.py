@@ -22,6 +22,7 @@ from rtmp_spark.capture.facts import FRAME_BITS, Row
 from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
+from rtmp_spark.capture.judging import Ended
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
 from rtmp_spark.capture.settings import Settings
@@ -121,6 +122,8 @@ class Recording:
         self.settings = replace(
             settings or Settings(), message_rows="messages" in tables, command_rows="commands" in tables
         )
+        if "deliveries" in tables and self.settings.deliveries is not None:
+            self.settings = replace(self.settings, message_rows=True, frames=self.settings.deliveries())
         self._paths = [os.fspath(path) for path in paths]
         self._sink = RowSink(tables)
         self._hash = identify and any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
@@ -260,7 +263,14 @@ class Recording:
         sink = self._sink
         if self.files:
             self.files[-1].problems += self._new_problems()
-        sink.add("streams", number_attempts(sink.take_late("streams")))
+        settings = self.settings
+        streams = number_attempts(sink.take_late("streams"))
+        sink.add("streams", streams)
+        if settings.frames is not None:
+            sink.add("deliveries", settings.frames.rows(streams))
+        if settings.hindsight is not None:
+            endings = [Ended(*row) for row in sink.take_late("endings")]
+            sink.add("findings", settings.hindsight(streams, endings, sink.take_late("findings")))
         sink.add("captures", [file.row(self.settings.sensor) for file in self.files])
         for number, file in enumerate(self.files):
             fold = FindingFold()

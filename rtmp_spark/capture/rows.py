@@ -150,9 +150,8 @@ class RowSink:
             self._batch(waiting)
 
     def add_late(self, table: str, rows: Sequence[Row]) -> None:
-        """Rows that are completed when the whole recording is known."""
-        if table in self.tables:
-            self._late.setdefault(table, []).extend(rows)
+        """Rows that are completed when the whole recording is known; also of what is no table by itself."""
+        self._late.setdefault(table, []).extend(rows)
 
     def take_late(self, table: str) -> list[Row]:
         return self._late.pop(table, [])

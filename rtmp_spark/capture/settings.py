@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rtmp_spark.capture.direction import MessageHook
 from rtmp_spark.capture.findings import Catalogue, plain_entry
-from rtmp_spark.capture.judging import JudgeFactory
+from rtmp_spark.capture.judging import Frames, Hindsight, JudgeFactory
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
@@ -26,6 +26,9 @@ class Settings:
     message_rows: bool = True  # False: messages are counted, not listed
     command_rows: bool = True  # False: only the first commands of a connection are kept, for show
     judge: JudgeFactory | None = None  # the rules; none: what needs them stays null
+    hindsight: Hindsight | None = None  # rules over several connections, at the end of a recording
+    deliveries: Callable[[], Frames] | None = None  # what matches played streams with published ones
+    frames: Frames | None = None  # the one of this recording
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
     closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end

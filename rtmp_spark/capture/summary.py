@@ -11,7 +11,7 @@ from rtmp_spark.capture.closing import Ending
 from rtmp_spark.capture.facts import Row
 from rtmp_spark.capture.findings import FindingFold
 from rtmp_spark.capture.identity import community_id
-from rtmp_spark.capture.judging import Judge
+from rtmp_spark.capture.judging import Ended, Judge
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.spans import StreamSpan
 from rtmp_spark.schema import column_names
@@ -19,6 +19,7 @@ from rtmp_spark.schema import column_names
 if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
 
+_CONNECTION_COLUMNS = column_names("connections")
 _STREAM_COLUMNS = column_names("streams")[:-1]  # the ingest is known to the lake only
 _COUNTED = (
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
@@ -45,6 +46,11 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
         session.tc_url and redact.text(session.tc_url, session.known_secrets),
         session.flash_ver, session.server_ver, *_software(session.judge), list(names),
     )  # fmt: skip
+
+
+def ended(row: Row) -> Ended:
+    """What of a row of `connections` several connections are judged together by."""
+    return Ended(*(row[_CONNECTION_COLUMNS.index(name)] for name in Ended._fields))
 
 
 def _software(judge: Judge | None) -> tuple[str | None, str | None, list[str]]:

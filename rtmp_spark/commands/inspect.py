@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
-    tables = (*ALL_TABLES, "payloads") if settings.keep_payloads else ALL_TABLES
+    tables = (*ALL_TABLES, "deliveries", "payloads") if settings.keep_payloads else (*ALL_TABLES, "deliveries")
     if args.table is not None:
         if args.table not in (*ALL_TABLES, "payloads", "deliveries"):
             raise UserError(f"There is no table {args.table}.", f"Choose one of {', '.join(ALL_TABLES)}.")

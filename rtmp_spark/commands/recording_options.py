@@ -13,6 +13,8 @@ from rtmp_spark.capture.redact import Redactor, load_key
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.forensics.catalogue import entry
+from rtmp_spark.forensics.deliveries import Deliveries
+from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.forensics.judge import Judge
 
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
@@ -57,6 +59,8 @@ def make_settings(args: argparse.Namespace) -> Settings:
     return Settings(
         judge=Judge,
         catalogue=entry,
+        hindsight=judge_together,
+        deliveries=Deliveries,
         sensor=args.sensor,
         redactor=Redactor(None if args.keep_secrets else load_key()),
         uid=args.uid,

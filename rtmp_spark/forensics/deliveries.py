@@ -1,0 +1,195 @@
+"""Which played stream is which published one, by content, and how it got there: the rows of `deliveries`.
+
+Frames are compared by checksum, length and kind, never by name: a relay may rename, and a player may be told another
+name. Frames with the same bytes (silence) are told apart by the shift between the timestamps of both streams, which the
+frames that are unlike all others reveal. Whole streams are held as columns of numbers, at most `MOST_FRAMES` frames in
+all: what comes later is not matched.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtmp_spark.capture.facts import Row
+from rtmp_spark.codec.message import AUDIO, VIDEO
+from rtmp_spark.forensics.media_row import IS_CONFIG, MSG_NO, PACKET_TYPE
+from rtmp_spark.schema import column_names
+
+MOST_FRAMES = 2_000_000
+_LEAST_COMMON = 3  # different frames that both streams have
+_LEAST_SHARE = 0.2  # of the played frames
+_SHIFT_MS = 1000  # a frame whose time is off by more is another one with the same bytes
+_NEAR = 4  # how many frames with the same bytes are looked at on either side
+_CODED, _CONFIG = 1, 2
+
+_MESSAGES = column_names("messages")[2:]
+_NO, _TS, _TYPE_ID = _MESSAGES.index("msg_no"), _MESSAGES.index("ts_last"), _MESSAGES.index("type_id")
+_STREAM_ID, _TIMESTAMP = _MESSAGES.index("stream_id"), _MESSAGES.index("timestamp")
+_LENGTH, _CRC = _MESSAGES.index("length"), _MESSAGES.index("payload_crc32")
+_STREAMS = column_names("streams")
+
+
+class Frames:
+    """The media messages of one direction and message stream id, in their order."""
+
+    __slots__ = ("dts", "key", "kind", "ts")
+
+    def __init__(self) -> None:
+        self.key = array("Q")  # checksum, length and type in one number
+        self.ts = array("q")  # arrival, microseconds
+        self.dts = array("q")  # ms
+        self.kind = array("b")  # coded frame, configuration, or neither
+
+    def add(self, row: Row, kind: int) -> None:
+        self.key.append((row[_LENGTH] << 8 | row[_TYPE_ID]) << 32 | row[_CRC])
+        self.ts.append(row[_TS])
+        self.dts.append(row[_TIMESTAMP])
+        self.kind.append(kind)
+
+    def between(self, start: int, end: int) -> Frames:
+        first, last = bisect_left(self.ts, start), bisect_left(self.ts, end + 1)
+        part = Frames()
+        for name in self.__slots__:
+            setattr(part, name, getattr(self, name)[first:last])
+        return part
+
+    def of(self, kind: int) -> list[int]:
+        """Positions of the messages of a kind."""
+        return [index for index, one in enumerate(self.kind) if one == kind]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+class Stream(NamedTuple):
+    """One published or played stream with its frames."""
+
+    uid: str
+    stream_id: int
+    ts_start: int
+    frames: Frames
+
+
+class Deliveries:
+    """Collects the frames of a recording; `rows` matches them when it is over."""
+
+    def __init__(self) -> None:
+        self._frames: dict[tuple[str, str], dict[int, Frames]] = {}
+        self._left = MOST_FRAMES
+
+    def collect(self, uid: str, direction: str, messages: Sequence[Row], media: Sequence[Row]) -> None:
+        if self._left <= 0:
+            return
+        kinds: dict[int, int] = {}
+        for row in media:
+            if row[PACKET_TYPE] == "frame":
+                kinds[row[MSG_NO]] = _CODED
+            elif row[IS_CONFIG]:
+                kinds.setdefault(row[MSG_NO], _CONFIG)
+        streams = self._frames.setdefault((uid, direction), {})
+        for row in messages:
+            if row[_TYPE_ID] in (AUDIO, VIDEO) and row[_LENGTH]:
+                streams.setdefault(row[_STREAM_ID], Frames()).add(row, kinds.get(row[_NO], 0))
+                self._left -= 1
+
+    def rows(self, streams: Sequence[Row]) -> list[Row]:
+        """Rows of `deliveries`, from the rows of `streams` of the same recording."""
+        return match_all(*self._by_role(streams))
+
+    def _by_role(self, streams: Sequence[Row]) -> tuple[list[Stream], list[Stream]]:
+        published: list[Stream] = []
+        played: list[Stream] = []
+        alone = Counter((s[_STREAMS.index("uid")], s[_STREAMS.index("direction")]) for s in streams)
+        for row in streams:
+            one = dict(zip(_STREAMS, row))
+            known = self._frames.get((one["uid"], one["direction"]), {})
+            frames = known.get(one["stream_id"])
+            if frames is None and len(known) == 1 and alone[one["uid"], one["direction"]] == 1:
+                frames = next(iter(known.values()))  # media on another id than the command's
+            if frames is not None:
+                part = frames.between(one["ts_start"], one["ts_end"])
+                stream = Stream(one["uid"], one["stream_id"], one["ts_start"], part)
+                (published if one["role"] == "publish" else played).append(stream)
+        return published, played
+
+
+def match_all(published: Sequence[Stream], played: Sequence[Stream]) -> list[Row]:
+    where: dict[int, set[int]] = {}  # frame -> published streams that have it
+    for number, stream in enumerate(published):
+        for key in set(stream.frames.key):
+            where.setdefault(key, set()).add(number)
+    rows = []
+    for play in played:
+        shared: Counter[int] = Counter()
+        for key in {play.frames.key[i] for i in play.frames.of(_CODED)}:
+            shared.update(where.get(key, ()))
+        for number in sorted(n for n, common in shared.items() if common >= _LEAST_COMMON):
+            row = delivery(published[number], play)
+            if row is not None:
+                rows.append(row)
+    return rows
+
+
+def delivery(publish: Stream, play: Stream) -> Row | None:
+    """The row of a pair, or None when they have too little in common."""
+    sent, got = publish.frames, play.frames
+    places: dict[int, list[int]] = {}
+    for index in sorted(sent.of(_CODED), key=lambda i: sent.dts[i]):
+        places.setdefault(sent.key[index], []).append(index)
+    wanted = got.of(_CODED)
+    counts = Counter(got.key[i] for i in wanted)
+    unlike = [i for i in wanted if counts[got.key[i]] == 1 and len(places.get(got.key[i], ())) == 1]
+    if len(unlike) < _LEAST_COMMON:
+        return None
+    shift = int(np.median([got.dts[i] - sent.dts[places[got.key[i]][0]] for i in unlike]))
+    matched: dict[int, int] = {}  # published -> played
+    lost_match: list[int] = []
+    for i in wanted:
+        best = _nearest(places.get(got.key[i], ()), sent.dts, got.dts[i] - shift, matched)
+        if best is None:
+            lost_match.append(i)
+        else:
+            matched[best] = i
+    if len(matched) < max(_LEAST_COMMON, _LEAST_SHARE * len(wanted)):
+        return None
+    return _row(publish, play, matched, lost_match, shift)
+
+
+def _nearest(places: Sequence[int], dts: Sequence[int], time: int, taken: Mapping[int, int]) -> int | None:
+    """The frame nearest in time of those with the same bytes that is not taken; `places` are in order of time."""
+    middle = bisect_left(places, time, key=lambda p: dts[p])
+    near = [p for p in places[max(middle - _NEAR, 0) : middle + _NEAR] if p not in taken]
+    best = min(near, key=lambda p: abs(dts[p] - time), default=None)
+    return best if best is not None and abs(dts[best] - time) <= _SHIFT_MS else None
+
+
+def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable[int], shift: int) -> Row:
+    sent, got = publish.frames, play.frames
+    first, last = min(matched), max(matched)
+    while_played = [i for i in sent.of(_CODED) if first <= i <= last]
+    missing = [i for i in while_played if i not in matched]
+    at_time = Counter((got.key[i] >> 32 & 0xFF, got.dts[i] - shift) for i in other)
+    changed = 0
+    for i in missing:
+        place = (sent.key[i] >> 32 & 0xFF, sent.dts[i])
+        if at_time[place]:
+            at_time[place] -= 1
+            changed += 1
+    live = [(got.ts[g] - sent.ts[s]) / 1000 for s, g in matched.items() if sent.ts[s] >= play.ts_start]
+    cached = [sent.dts[s] for s in matched if sent.ts[s] < play.ts_start]
+    late = np.percentile(live, (50, 95, 99)).tolist() if live else [None, None, None]
+    first_frame = (got.ts[min(got.of(_CODED))] - play.ts_start) / 1000
+    headers = {sent.key[i] for i in sent.of(_CONFIG) if sent.ts[i] < play.ts_start}
+    replayed = sum(got.key[i] in headers for i in got.of(_CONFIG))
+    burst = float(max(cached) - min(cached)) if cached else 0.0
+    values: tuple[Any, ...] = (
+        play.uid, publish.uid, publish.stream_id, play.uid, play.stream_id, *late, first_frame, burst, replayed,
+        len(while_played), len(missing) - changed, changed,
+    )  # fmt: skip
+    return values

@@ -1,0 +1,147 @@
+"""What only several connections together show: SESSION_PERIODIC, SESSION_BAD_NAME with the holder of the name.
+
+Functions over rows of `streams`, `findings` and how connections ended, so they run at the end of a recording and over a
+whole lake alike. Nothing is kept between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from rtmp_spark.capture.facts import Row
+from rtmp_spark.capture.findings import Finding, FindingFold
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.capture.judging import Ended
+from rtmp_spark.forensics.catalogue import entry
+from rtmp_spark.schema import column_names
+
+_LEAST_ATTEMPTS = 3
+_LEAST_SECONDS = 2.0
+_SPREAD, _SPREAD_SECONDS = 0.05, 1.0
+_ROUND_US = 30_000_000  # within which the next connection of an authentication follows
+_STREAMS = column_names("streams")
+_FINDINGS = column_names("findings")
+
+
+def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequence[Row]) -> list[Row]:
+    """Rows of `findings`: the given ones, some with more to tell now, and new ones. `streams` are numbered."""
+    endings = {end.uid: end for end in ends}
+    named = [dict(zip(_STREAMS, row)) for row in streams if row[_STREAMS.index("name")] is not None]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for stream in sorted(named, key=lambda s: (s["ts_start"], s["uid"])):
+        groups.setdefault((stream["app"], stream["name"], stream["role"]), []).append(stream)
+    told = [_with_next_round(_with_holder(row, groups), ends) for row in findings]
+    for group in groups.values():
+        told += _periodic(group, endings)
+        if group[0]["role"] == "publish":
+            told += _two_at_once(group, findings)
+    return told
+
+
+def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
+    """Runs of attempts, one after another, that lasted nearly equally long."""
+    rows: list[Row] = []
+    run: list[dict[str, Any]] = []
+    for stream in [*group, None]:
+        if stream is not None and _goes_on(run, stream):
+            run.append(stream)
+            continue
+        if len(run) >= _LEAST_ATTEMPTS:
+            rows += _told(run, endings)
+        run = [] if stream is None else [stream]
+    return rows
+
+
+def _seconds(stream: dict[str, Any]) -> float:
+    return float(stream["ts_end"] - stream["ts_start"]) / 1e6
+
+
+def _goes_on(run: list[dict[str, Any]], stream: dict[str, Any]) -> bool:
+    if not run:
+        return True
+    lengths = [_seconds(one) for one in (*run, stream)]
+    usual = median(lengths)
+    apart = stream["ts_start"] >= run[-1]["ts_end"] and stream["uid"] != run[-1]["uid"]
+    return apart and usual >= _LEAST_SECONDS and max(lengths) - min(lengths) <= max(_SPREAD * usual, _SPREAD_SECONDS)
+
+
+def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
+    last = run[-1]
+    usual = median(_seconds(one) for one in run)
+    closers = {ended.closed_by for one in run if (ended := endings.get(one["uid"])) is not None}
+    if any(ended.close_kind == "open" for one in run if (ended := endings.get(one["uid"])) is not None):
+        run = run[:-1]
+        if len(run) < _LEAST_ATTEMPTS:
+            return []
+    closer = closers.pop() if len(closers) == 1 else None
+    who = f"the {closer} ends it" if closer else "not always the same side ends it"
+    fold = FindingFold()
+    fold.add(
+        Finding(
+            ViolationCode.SESSION_PERIODIC,
+            f"{len(run)} times in a row it ended after {usual:.1f} s; {who}", None, closer, last["direction"],
+            last["stream_id"], None, None, last["ts_end"], len(run), "a stream that goes on", f"{usual:.1f} s",
+        )
+    )  # fmt: skip
+    return fold.rows(last["uid"], entry)
+
+
+def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[Row]:
+    """Publishers of one name at the same time that the server let in both."""
+    rows: list[Row] = []
+    told = {row[_FINDINGS.index("uid")] for row in findings if row[0] == ViolationCode.SESSION_BAD_NAME.value}
+    for index, stream in enumerate(group):
+        held = _holder(group[:index], stream["ts_start"])
+        frames = stream["audio_messages"] + stream["video_messages"]
+        if held is None or held["uid"] == stream["uid"] or stream["uid"] in told or not frames:
+            continue
+        fold = FindingFold()
+        fold.add(
+            Finding(
+                ViolationCode.SESSION_BAD_NAME, f"{held['uid']} was publishing this name already", None, "client",
+                stream["direction"], stream["stream_id"], None, None, stream["ts_start"],
+            )
+        )  # fmt: skip
+        rows += fold.rows(stream["uid"], entry)
+    return rows
+
+
+def _holder(earlier: Sequence[dict[str, Any]], ts: int) -> dict[str, Any] | None:
+    holding = [s for s in earlier if s["ts_start"] <= ts < s["ts_end"] and s["audio_messages"] + s["video_messages"]]
+    return holding[-1] if holding else None
+
+
+def _with_holder(row: Row, groups: Mapping[tuple[Any, ...], list[dict[str, Any]]]) -> Row:
+    """A refusal for a taken name, with the connection that holds it."""
+    if row[0] != ViolationCode.SESSION_BAD_NAME.value:
+        return row
+    known = dict(zip(_FINDINGS, row))
+    for (_, _, role), group in groups.items():
+        own = next((s for s in group if s["uid"] == known["uid"]), None)
+        if role != "publish" or own is None or own["verdict_rule_id"] != ViolationCode.SESSION_BAD_NAME.value:
+            continue
+        held = _holder([s for s in group if s["uid"] != known["uid"]], own["ts_start"])
+        if held is not None:
+            known["detail"] = f"{known['detail']}; {held['uid']} holds the name"
+    return tuple(known[name] for name in _FINDINGS[: len(row)])
+
+
+def _with_next_round(row: Row, ends: Sequence[Ended]) -> Row:
+    """A round of an authentication, with the connection in which it goes on."""
+    if row[0] != ViolationCode.CMD_AUTH_ROUND.value:
+        return row
+    known = dict(zip(_FINDINGS, row))
+    own = next((end for end in ends if end.uid == known["uid"]), None)
+    if own is None:
+        return row
+    later = [
+        end
+        for end in ends
+        if (end.orig_h, end.resp_h, end.resp_p) == (own.orig_h, own.resp_h, own.resp_p)
+        and own.ts_start < end.ts_start <= own.ts_start + _ROUND_US
+    ]
+    if later:
+        known["detail"] = f"{known['detail']}; it goes on in {min(later, key=lambda end: end.ts_start).uid}"
+    return tuple(known[name] for name in _FINDINGS[: len(row)])
