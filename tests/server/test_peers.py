@@ -47,21 +47,24 @@ def assert_same_media(got: list[FlvTag], published: list[FlvTag], *, from_start:
         assert len({h.timestamp - w.timestamp for h, w in zip(have, wanted)}) == 1
 
 
-def test_ffmpeg_publishes_and_rtmpdump_plays_from_the_start(
+def test_ffmpeg_publishes_and_players_get_it_from_the_start(
     start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path
 ) -> None:
     need("ffmpeg", "rtmpdump")
     relay = start_relay("--record", str(tmp_path / "rec"))
     url = relay.url("cam")
     player = programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", tmp_path / "out.flv")
+    copier = programs.start("ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-y", tmp_path / "copy.flv")
     time.sleep(0.7)
     subprocess.run(["ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url], check=True, timeout=30)
     programs.end(player)
+    programs.end(copier)
     relay.stop()
     published = read_flv(clip)
     [record] = (tmp_path / "rec").rglob("*.flv")
     assert_same_media(read_flv(record), published)
     assert_same_media(read_flv(tmp_path / "out.flv"), published)
+    assert_same_media(read_flv(tmp_path / "copy.flv"), published)
 
 
 def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path) -> None:
@@ -107,15 +110,21 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     ).split()
     pipeline += ["!", sink, f"location={location}"]
     pipeline += "audiotestsrc num-buffers=86 is-live=true ! avenc_aac ! aacparse ! m.".split()
-    done = subprocess.run(["gst-launch-1.0", "-q", "-e", *pipeline], capture_output=True, timeout=40, check=False)
-    assert done.returncode == 0, done.stderr
+    publisher = programs.start("gst-launch-1.0", "-q", "-e", *pipeline)
+    time.sleep(1.2)
+    late = tmp_path / "late.flv"
+    joiner = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={late}")
+    assert publisher.wait(40) == 0, publisher.stderr
     programs.end(player)
+    programs.end(joiner)
     relay.stop()
     [record] = (tmp_path / "rec").rglob("*.flv")
     recorded = read_flv(record)
     assert len(frames(recorded, 9)) == 60
     assert len(frames(recorded, 8)) >= 80
     assert_same_media(read_flv(got), recorded)
+    assert_same_media(read_flv(late), recorded, from_start=False)
+    assert frames(read_flv(late), 9)[0].body[0] >> 4 == 1
 
 
 ENHANCED = [("hevc", "libx265", None), ("av1", "libsvtav1", "libopus"), ("vp9", "libvpx-vp9", "libopus")]
