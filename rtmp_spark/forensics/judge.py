@@ -188,16 +188,8 @@ class Judge:
         found += contradictions(measure) + absent_tracks(measure)
         found += not_negotiated(measure, self.exchange.offered)
         found += measure.stalls.findings(measure.direction, measure.stream_id, self._troubled[measure.direction])
-        silent = span.answered and not span.refused and not span.audio + span.video
-        waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
-        if silent and heard and measure.start_known and not measure.gaps and waited >= _NO_MEDIA_US:
-            words = "published" if span.role == "publish" else "played"
-            found.append(
-                Finding(
-                    ViolationCode.SESSION_NO_MEDIA, f"{words} for {waited / 1e6:.1f} s, and no media came", None,
-                    SENDER[span.direction], span.direction, span.stream_id, None, None, span.ts_start,
-                )
-            )  # fmt: skip
+        if heard and span.answered and not span.refused and not span.audio + span.video:
+            found += _no_media(span, measure, ending)
         return found
 
     def client(self) -> Verdict:
@@ -245,6 +237,20 @@ class Judge:
         return StreamMeasure.resume(state)
 
 
-def worst(severities: Sequence[Severity]) -> Severity | None:
-    order = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    return next((severity for severity in order if severity in severities), None)
+def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:
+    """Of a stream that was accepted and stayed empty: long enough, or until the side that was to receive closed."""
+    sender = SENDER[span.direction]
+    waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
+    cut = not span.ended and ending.closed_by not in (None, sender)
+    if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
+        return []
+    words = "published" if span.role == "publish" else "played"
+    detail = f"{words} for {waited / 1e6:.1f} s, and no media came"
+    if cut:
+        detail += f" before the {ending.closed_by} closed"
+    return [
+        Finding(
+            ViolationCode.SESSION_NO_MEDIA, detail, None, None if cut else sender, span.direction, span.stream_id, None,
+            None, span.ts_start, expected="audio or video", actual="none",
+        )
+    ]  # fmt: skip

@@ -82,7 +82,10 @@ def verdict(measure: StreamMeasure, refused: bool, known: Iterable[Finding]) -> 
             return "failed", errors[0].code.value, errors[0].detail
         if measure.gaps or not measure.start_known:
             return "unknown", None, "not in this capture, because bytes of it are missing"
-        return "no_media", ViolationCode.SESSION_NO_MEDIA.value, "no media came"
+        told = next((f for f in about if f.code.value in ("SESSION_NO_MEDIA", "CMD_NO_RESPONSE")), None)
+        if told is not None and told.code is ViolationCode.CMD_NO_RESPONSE:
+            return "failed", told.code.value, told.detail
+        return "no_media", None if told is None else told.code.value, "no media came" if told is None else told.detail
     if errors:
         return "degraded", errors[0].code.value, errors[0].detail
     codes = {f.code: f for f in about if f.severity is not Severity.INFO}

@@ -1,0 +1,83 @@
+"""How `check` shows findings: lines for people, JUnit XML for CI servers. Every text from the wire is made harmless."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TextIO
+from xml.sax.saxutils import quoteattr
+
+from rtmp_spark.commands.inspect_output import harmless
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+_NOT_XML = {code: "." for code in (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)}
+
+
+def show(findings: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]], out: TextIO) -> None:
+    known = {row["uid"]: row for row in connections}
+    groups: dict[str | None, list[dict[str, Any]]] = {}
+    for row in findings:
+        groups.setdefault(row["uid"], []).append(row)
+    for uid, rows in groups.items():
+        out.write(f"{_title(uid, known.get(uid))}\n")
+        for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0)):
+            for line in _lines(row):
+                out.write(f"  {line}\n")
+    counts = Counter(row["severity"] for row in findings)
+    total = ", ".join(f"{counts[word]} {word}{'s' if counts[word] != 1 else ''}" for word in _ORDER)
+    out.write(f"{len(connections)} connection{'s' if len(connections) != 1 else ''}: {total}\n")
+
+
+def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
+    if uid is None:
+        return "the capture"
+    if connection is None:
+        return uid
+    ends = f"{connection['orig_h']}:{connection['orig_p']} -> {connection['resp_h']}:{connection['resp_p']}"
+    software = [name for name in (connection["software"], connection["server_software"]) if name]
+    return harmless(f"{uid} {ends}" + (f" ({', '.join(software)})" if software else ""))
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    times = f" x{row['count']}" if row["count"] > 1 else ""
+    clause = f" [{row['clause']}]" if row["clause"] else ""
+    fault = f" at fault: {row['at_fault']}." if row["at_fault"] else ""
+    place = f" frame.number == {row['frame']}" if row["frame"] else ""
+    lines = [f"{row['severity']:<7} {row['rule_id']}{times}: {row['title']}.{clause}{fault}{place}"]
+    if row["detail"]:
+        lines.append(f"        {harmless(row['detail'])}")
+    if row["fix_hint"] and row["severity"] != "info":
+        lines.append(f"        -> {harmless(row['fix_hint'])}")
+    return lines
+
+
+def junit(failed: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]]) -> str:
+    """One test case per connection, and one for the files; each finding that fails is a failure of its own case."""
+    cases: list[str] = []
+    failures = 0
+    titles = {row["uid"]: _title(row["uid"], row) for row in connections}
+    by_uid: dict[str | None, list[dict[str, Any]]] = {uid: [] for uid in titles}
+    for row in failed:
+        by_uid.setdefault(row["uid"], []).append(row)
+    for uid, rows in by_uid.items():
+        suite = _attribute(titles.get(uid) or _title(uid, None))
+        if not rows:
+            cases.append(f'    <testcase classname={suite} name="conforms"/>')
+        for row in rows:
+            failures += 1
+            message = _attribute(f"{row['title']}: {row['detail'] or ''}")
+            cases.append(
+                f"    <testcase classname={suite} name={_attribute(row['rule_id'])}>\n"
+                f"      <failure type={_attribute(row['severity'])} message={message}/>\n"
+                f"    </testcase>"
+            )
+    body = "\n".join(cases)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
+        f'  <testsuite name="rtmp-spark check" tests="{len(cases)}" failures="{failures}" errors="0">\n'
+        f"{body}\n  </testsuite>\n</testsuites>\n"
+    )
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(text.translate(_NOT_XML))

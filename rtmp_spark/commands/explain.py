@@ -1,0 +1,72 @@
+"""`rtmp-spark explain CODE`: what a finding means, why it matters, and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from difflib import get_close_matches
+from textwrap import fill
+
+from rtmp_spark.codec.errors import UserError, ViolationCode
+
+_WIDTH = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("code", nargs="?", metavar="CODE", help="a rule id, as in findings.rule_id; without it: all")
+    parser.add_argument("--json", action="store_true", help="as one JSON object, or one a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    from rtmp_spark.forensics.catalogue import CATALOGUE
+
+    if args.code is None:
+        for code, entry in CATALOGUE.items():
+            print(json.dumps(_fields(code)) if args.json else f"{code.value:<30} {code.severity.value:<8} {entry.title}")
+        return 0
+    name = args.code.upper().replace("-", "_")
+    if name not in ViolationCode.__members__:
+        near = get_close_matches(name, ViolationCode.__members__, 3, 0.5)
+        hint = f"Did you mean {', '.join(near)}?" if near else "`rtmp-spark explain` lists all of them."
+        raise UserError(f"{args.code} is no finding.", hint)
+    code = ViolationCode[name]
+    print(json.dumps(_fields(code)) if args.json else _text(code))
+    return 0
+
+
+def _fields(code: ViolationCode) -> dict[str, object]:
+    from rtmp_spark.forensics.catalogue import CATALOGUE, reproduce, severities
+
+    entry = CATALOGUE[code]
+    return {
+        "rule_id": code.value,
+        "severities": [severity.value for severity in severities(code)],
+        "title": entry.title,
+        "clause": entry.clause,
+        "when": entry.when,
+        "why": entry.why,
+        "remedy": entry.remedy,
+        "cases": entry.cases or None,
+        "wireshark": entry.wireshark or None,
+        "reproduce": reproduce(code),
+    }
+
+
+def _text(code: ViolationCode) -> str:
+    known = _fields(code)
+    severities = known["severities"]
+    assert isinstance(severities, list)
+    head = f"{code.value}: {known['title']}\n{' or '.join(severities)}" + (f"; {known['clause']}" if known["clause"] else "")
+    parts = (
+        ("When", "when"),
+        ("Why it matters", "why"),
+        ("What to do", "remedy"),
+        ("Seen", "cases"),
+        ("In Wireshark", "wireshark"),
+        ("Cause it", "reproduce"),
+    )
+    lines = [head]
+    for title, field in parts:
+        if known[field]:
+            lines.append(fill(f"{title}: {known[field]}", _WIDTH, subsequent_indent="    "))
+    return "\n\n".join(lines)
