@@ -9,7 +9,8 @@ from collections import Counter
 from typing import Any
 
 from rtmp_spark.report import text, verdict
-from rtmp_spark.report.overview import Judged
+from rtmp_spark.report.grid import table
+from rtmp_spark.report.overview import Judged, software
 
 Row = dict[str, Any]
 ARCHIVE_FROM = 25  # connections; fewer are an incident, not an archive
@@ -28,14 +29,15 @@ def verdicts_by_day(judged: Judged) -> str:
     days: dict[str, Counter[str]] = {}
     for row, _, _, found in judged.rows:
         days.setdefault(text.day(row["ts_start"]), Counter())[found.word] += 1
-    return _stacked(days, [word for word in reversed(verdict.VERDICTS)], {word: word for word in verdict.VERDICTS})
+    return _stacked(days, list(reversed(verdict.VERDICTS)), {word: word for word in verdict.VERDICTS})
 
 
 def reason(row: Row, found: verdict.Verdict) -> str:
     """Why a session is not ok, in one word: the rule behind its verdict, else how its connection ended."""
     if found.rule_id:
         return found.rule_id
-    return text.words(found.word) if found.word == "no_media" else f"{text.words(found.word)}: {text.words(row['close_cause'])}"
+    cause = "" if found.word == "no_media" else f": {text.words(row['close_cause'])}"
+    return text.words(found.word) + cause
 
 
 def reasons_by_day(judged: Judged) -> str:
@@ -65,13 +67,15 @@ def _stacked(days: dict[str, Counter[str]], order: list[str], roles: dict[str, s
             for word in order
             if counted[word]
         )
-        bars += f"<span class='other' style='width:{others / most:.3%}' title='others: {others:,}'></span>" if others else ""
+        if others:
+            bars += f"<span class='other' style='width:{others / most:.3%}' title='others: {others:,}'></span>"
         rows.append(
             f"<div class='day'><span class='when'>{day}</span><div class='bars'>{bars}</div>"
             f"<span class='n'>{sum(counted.values()):,}</span></div>"
         )
     used = [word for word in order if any(days[day][word] for day in last)]
-    keys = "".join(f"<span class='k {roles[word]} bars'>{text.escape(text.words(word) if roles[word] == word else word)}</span>" for word in used)
+    named = [(roles[word], word.replace("no_media", "no media")) for word in used]
+    keys = "".join(f"<span class='k {role} bars'>{text.escape(word)}</span>" for role, word in named)
     older = len(days) - len(last)
     note = f"<p class='note'>{text.one_of(older, 'earlier day')} not shown.</p>" if older else ""
     return f"<div class='days'><div class='legend'>{keys}</div>{''.join(rows)}</div>{note}"
@@ -83,7 +87,7 @@ def findings_by_software(judged: Judged) -> str:
     broken: dict[str, Counter[str]] = {}
     rules: Counter[str] = Counter()
     for row, _, findings, _ in judged.rows:
-        name = row["software"] or row["flash_ver"] or row["server_ver"] or "unknown"
+        name = software(row)
         sessions[name] += 1
         for rule in {finding["rule_id"] for finding in findings if finding["severity"] != "info"}:
             broken.setdefault(name, Counter())[rule] += 1
@@ -91,17 +95,14 @@ def findings_by_software(judged: Judged) -> str:
     if not rules:
         return "<p class='note'>No errors or warnings.</p>"
     shown = [rule for rule, _ in rules.most_common(MOST_RULES)]
-    head = "".join(f"<th class='tilt'><code class='rule'>{text.escape(rule)}</code></th>" for rule in shown)
-    lines = []
-    for name, count in sessions.most_common(MOST_SOFTWARE):
-        cells = "".join(_cell(broken.get(name, Counter())[rule], count) for rule in shown)
-        lines.append(f"<tr><th>{text.wire(name, 60)}</th><td class='n'>{count:,}</td>{cells}</tr>")
+    lines = [
+        [text.wire(name, 60), f"{count:,}", *(_cell(broken.get(name, Counter())[rule], count) for rule in shown)]
+        for name, count in sessions.most_common(MOST_SOFTWARE)
+    ]
     left = len(sessions) - len(lines)
     note = f"<p class='note'>{left:,} more names are left out.</p>" if left > 0 else ""
-    return (
-        f"<div class='wide'><table class='matrix'><thead><tr><th>software</th><th class='n'>sessions</th>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>{note}"
-    )
+    rules_head = [f"#<code class='rule'>{text.escape(rule)}</code>" for rule in shown]
+    return table(["software", "#sessions", *rules_head], lines, "matrix") + note
 
 
 def _cell(count: int, of: int) -> str:

@@ -69,15 +69,14 @@ def _video(meta: dict[str, Any], track: TrackFacts | None, stream: Row) -> list[
     profile = "" if track is None or track.profile is None else f"profile {track.profile}, level {track.level}"
     fps = stream.get("fps") or (track.rate if track else None)
     rate = _number(meta.get("framerate")) or _number(meta.get("fps"))
-    far = fps is not None and rate is not None and rate > 0 and abs(fps - rate) > 0.1 * rate
+    far = bool(fps and rate and track and track.seconds > 5 and abs(fps - rate) > 0.1 * rate)
     bits = stream.get("video_bitrate") or (track.bitrate if track else None)
     found = [
         Line("video codec", declared or text.MISSING, profile, _codec(track), _unlike(declared, codec)),
-        Line("picture size", announced, configured, _changes(track), "–" not in announced + configured
-             and announced != configured),
-        Line("frames a second", text.number(rate), "", text.number(fps, 4), far and (track is not None and track.seconds > 5)),
+        Line("picture size", announced, configured, _changes(track), _both(announced, configured)),
+        Line("frames a second", text.number(rate), "", text.number(fps, 4), far),
         Line("video bitrate", _kilobits(meta.get("videodatarate")), "", text.bitrate(bits)),
-    ]  # fmt: skip
+    ]
     if track is not None and track.keys:
         interval = f"{text.span(track.key_interval_p50)} median, {text.span(track.key_interval_max)} longest"
         found.append(Line("key frames", "", "", f"{track.keys:,}; {interval}" if track.keys > 1 else "1"))
@@ -96,7 +95,7 @@ def _audio(meta: dict[str, Any], track: TrackFacts | None, stream: Row) -> list[
     return [
         Line("audio codec", declared or text.MISSING, "", _codec(track), _unlike(declared, codec)),
         Line("sample rate", _hertz(announced), _hertz(rate), "", differs),
-        Line("channels", channels, own, "", "–" not in channels + own and channels != own),
+        Line("channels", channels, own, "", _both(channels, own)),
         Line("audio bitrate", _kilobits(meta.get("audiodatarate")), "", text.bitrate(bits)),
     ]
 
@@ -113,6 +112,11 @@ def codec_name(value: Any, names: dict[int, str]) -> str | None:
     if whole > 0xFFFFFF and whole < 1 << 32:
         return text.harmless(whole.to_bytes(4, "big").decode("latin-1"), 8)
     return f"number {whole}"
+
+
+def _both(one: str, other: str) -> bool:
+    """Both are known and differ."""
+    return text.MISSING not in (one, other) and one != other
 
 
 def _unlike(declared: str | None, codec: str | None) -> bool:

@@ -69,7 +69,9 @@ class Figure:
     def from_json(cls, value: dict[str, Any]) -> Figure:
         parts = dict(value)
         parts["series"] = [Series(**one) for one in value["series"]]
-        parts["lanes"] = [Lane(one["name"], one["role"], [(a, b, c) for a, b, c in one["spans"]]) for one in value["lanes"]]
+        parts["lanes"] = [
+            Lane(one["name"], one["role"], [(a, b, c) for a, b, c in one["spans"]]) for one in value["lanes"]
+        ]
         parts["marks"] = [Mark(**one) for one in value["marks"]]
         return cls(**parts)
 

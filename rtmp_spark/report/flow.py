@@ -5,7 +5,8 @@ A second without a row is a second without packets and is drawn as zero between 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ OTHER = {"c2s": "s2c", "s2c": "c2s"}
 _BARS_UP_TO = 900  # seconds; longer sessions are drawn as lines
 _WRAP = 1 << 32
 _LANE_SPANS = 400
+_TROUBLE: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
+    ("retransmitted", "retransmitted_bytes", "warn", lambda value: f"{text.size(value)} sent again"),
+    ("missing", "gap_bytes", "bad", lambda value: f"{text.size(value)} in no packet"),
+    ("zero window", "zero_window_ms", "warn", lambda value: f"window closed for {text.span(value)}"),
+)
 
 
 class Seconds:
@@ -52,13 +58,13 @@ def media_way(ways: dict[str, Seconds]) -> str | None:
     return best if sums[best] else None
 
 
-def bitrate(intervals: Sequence[Row], start: int) -> Figure:
-    """What arrived per second, audio and video, with what disturbed it beneath."""
+def bitrate(intervals: Sequence[Row], start: int, keys: Sequence[float] = ()) -> Figure:
+    """What arrived per second, audio and video; beneath it the times of key frames and what disturbed it."""
     ways = seconds_of(intervals, start)
     way = media_way(ways)
     title = "Media bitrate per second"
     if way is None:
-        return Figure("bitrate", title, "b/s", missing="No audio or video crossed this connection while it was recorded.")
+        return Figure("bitrate", title, "b/s", missing="No audio or video crossed it while it was recorded.")
     seconds = ways[way]
     audio, video = seconds.column("audio_bytes") * 8, seconds.column("video_bytes") * 8
     kinds = [("video", video, audio), ("audio", audio, np.zeros(seconds.length))]
@@ -71,9 +77,7 @@ def bitrate(intervals: Sequence[Row], start: int) -> Figure:
         ]
     else:
         series = [thinned(name, name, LINE, seconds.x + 0.5, values) for name, values, _ in kinds]
-    keys = seconds.column("keyframes")
-    with_keys = [(float(x), float(x) + 1, text.one_of(int(n), "key frame")) for x, n in zip(seconds.x, keys) if n]
-    lanes = [Lane("key frames", "key", with_keys)] if 0 < len(with_keys) <= _LANE_SPANS else []
+    lanes = [Lane("key frames", "key", [(x, x, f"key frame at {x:.3f} s") for x in keys[:_LANE_SPANS]])] if keys else []
     lanes += _trouble(ways)
     silent = _silences(seconds, audio + video)
     if silent:
@@ -95,11 +99,7 @@ def _mean(seconds: Seconds, audio: Numbers, video: Numbers) -> str:
 
 def _trouble(ways: dict[str, Seconds]) -> list[Lane]:
     lanes = []
-    for name, column, role, say in (
-        ("retransmitted", "retransmitted_bytes", "warn", lambda v: f"{text.size(v)} sent again"),
-        ("missing", "gap_bytes", "bad", lambda v: f"{text.size(v)} in no packet"),
-        ("zero window", "zero_window_ms", "warn", lambda v: f"window closed for {text.span(v)}"),
-    ):
+    for name, column, role, say in _TROUBLE:
         spans = [
             (round(float(x), 3), round(float(x) + 1, 3), f"{WAYS[way]}: {say(float(value))}")
             for way, seconds in ways.items()
@@ -114,7 +114,7 @@ def _trouble(ways: dict[str, Seconds]) -> list[Lane]:
 def _silences(seconds: Seconds, media: Numbers) -> list[tuple[float, float, str]]:
     """Whole seconds without media between the first and the last that had some."""
     busy = np.flatnonzero(media)
-    holes = [(a, b) for a, b in zip(busy[:-1], busy[1:]) if b - a > 1]
+    holes = [(a, b) for a, b in pairwise(busy.tolist()) if b - a > 1]
     return [
         (round(float(seconds.x[a]) + 1, 3), round(float(seconds.x[b]), 3), f"nothing for about {int(b - a - 1)} s")
         for a, b in holes[:_LANE_SPANS]
@@ -165,7 +165,8 @@ def tcp(intervals: Sequence[Row], start: int) -> Figure:
     if not seconds.length:
         return Figure("tcp", title, "B", missing="No packets of this direction were recorded.")
     series = []
-    for name, column, role in (("smallest window", "window_min", "window"), ("most in flight", "in_flight_max", "sent")):
+    wanted = (("smallest window", "window_min", "window"), ("most in flight", "in_flight_max", "sent"))
+    for name, column, role in wanted:
         values = seconds.column(column, float("nan"))
         known = ~np.isnan(values)
         if known.any():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def measure(tags: pa.Table, start: int, events: list[int]) -> Media:
 def _runs(ts: Numbers, video: Numbers, size: Numbers, events: list[int]) -> list[tuple[int, int, int]]:
     cuts = [0, *np.searchsorted(ts, np.asarray(events, np.int64), "left").tolist(), len(ts)]
     return [
-        (int(b - a - video[a:b].sum()), int(video[a:b].sum()), int(size[a:b].sum())) for a, b in zip(cuts, cuts[1:])
+        (int(b - a - video[a:b].sum()), int(video[a:b].sum()), int(size[a:b].sum())) for a, b in pairwise(cuts)
     ]
 
 
@@ -140,7 +141,8 @@ def _stream(key: tuple[str, int], tags: pa.Table, start: int) -> StreamMedia:
 
 def _track(kind: str, own: pa.Table, main: pa.Table, coded: pa.Table) -> TrackFacts:
     described = main.filter(pc.equal(main["is_config"], True))
-    last = (described if described.num_rows else main).slice(max((described if described.num_rows else main).num_rows - 1, 0))
+    telling = described if described.num_rows else main
+    last = telling.slice(telling.num_rows - 1)
     about = {name: last[name][0].as_py() for name in ("width", "height", "profile", "level", "sample_rate", "channels")}
     codecs = pc.drop_null(main["codec"])
     dts = _integers(coded["dts"])

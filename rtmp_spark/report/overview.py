@@ -1,4 +1,4 @@
-"""The first page of several connections: a timeline of attempts, who ended each, how long it stayed away; all of them listed.
+"""The first page of several connections: a timeline of attempts, who ended each, how long it stayed away; the list.
 
 Works on rows of `connections`, `streams` and `findings` alone, so that it costs the same for an hour as for a second.
 """
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtmp_spark.report import text, verdict
+from rtmp_spark.report.grid import table
 from rtmp_spark.report.panels import badge
 from rtmp_spark.report.svg import nice_ticks
 
@@ -17,6 +18,7 @@ Row = dict[str, Any]
 MOST_NAMES = 60
 MOST_BARS = 400  # per name
 MOST_LISTED = 2000
+FILTER_FROM = 8  # connections
 
 
 def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
@@ -32,14 +34,20 @@ def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
     shown = sorted(named.items(), key=lambda item: (-len(item[1]), item[1][0]["ts_start"]))[:MOST_NAMES]
     lanes = "".join(_lane(key, rows, ends, low, high) for key, rows in shown)
     labels = "".join(
-        f"<span style='left:{tick * 1e6 / (high - low):.2%}'>{text.clock(int(low + tick * 1e6), date=False)[: 12 if high - low < 2e7 else 8]}"
-        "</span>"
+        f"<span style='left:{tick * 1e6 / (high - low):.2%}'>{_time_label(int(low + tick * 1e6), high - low)}</span>"
         for tick in nice_ticks(0.0, (high - low) / 1e6, 4, time=True)
     )
     left = len(named) - len(shown)
     note = f"<p class='note'>{left:,} more names are not drawn.</p>" if left else ""
     again = "".join(_attempts_table(key, rows, ends) for key, rows in shown if len(rows) > 1)
-    return f"<div class='attempts'>{lanes}<div class='axis'><span></span><div class='xlabels'>{labels}</div></div></div>{note}{again}"
+    axis = f"<div class='axis'><span></span><div class='xlabels'>{labels}</div></div>"
+    return f"<div class='attempts'>{lanes}{axis}</div>{note}{again}"
+
+
+def _time_label(at: int, length: int) -> str:
+    if length > 2 * 86_400_000_000:
+        return text.day(at)
+    return text.clock(at, date=False)[: 12 if length < 20_000_000 else 8]
 
 
 def _lane(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row], low: int, high: int) -> str:
@@ -48,10 +56,10 @@ def _lane(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row], 
     for row in rows[:MOST_BARS]:
         left = (row["ts_start"] - low) / (high - low)
         width = max((row["ts_end"] - row["ts_start"]) / (high - low), 0.0)
-        words = f"attempt {row['attempt_no']}: {text.words(row['verdict'])}, {text.span(_stayed(row))}, {_ended(row, ends)}"
+        words = f"attempt {row['attempt_no']}: {text.words(row['verdict'])}, {text.span(_stayed(row))}"
         bars.append(
-            f"<a class='bar {row['verdict']}' href='#{text.escape(row['uid'])}' style='left:{left:.3%};width:{width:.3%}' "
-            f"title='{text.escape(words)}'></a>"
+            f"<a class='bar {row['verdict']}' href='#{text.escape(row['uid'])}' "
+            f"style='left:{left:.3%};width:{width:.3%}' title='{text.escape(f'{words}, {_ended(row, ends)}')}'></a>"
         )
     return (
         f"<div class='lane'><span class='who'>{role} <b>{text.wire(_path(app, name), 80)}</b></span>"
@@ -74,17 +82,15 @@ def _ended(row: Row, ends: dict[str, Row]) -> str:
 
 def _attempts_table(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row]) -> str:
     app, name, role = key
-    lines = "".join(
-        f"<tr><td class='n'>{row['attempt_no']}</td><td><a href='#{text.escape(row['uid'])}'>{text.clock(row['ts_start'])}</a></td>"
-        f"<td class='n'>{text.span(_stayed(row))}</td><td>{badge(row['verdict'])}</td><td>{text.escape(_ended(row, ends))}</td>"
-        f"<td class='n'>{text.span(row['down_ms'])}</td></tr>"
+    lines = [
+        [
+            str(row["attempt_no"]), f"<a href='#{text.escape(row['uid'])}'>{text.clock(row['ts_start'])}</a>",
+            text.span(_stayed(row)), badge(row["verdict"]), text.escape(_ended(row, ends)), text.span(row["down_ms"]),
+        ]
         for row in rows[:MOST_BARS]
-    )
-    return (
-        f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts</h4><div class='wide'><table><thead><tr>"
-        "<th class='n'>attempt</th><th>start (UTC)</th><th class='n'>stayed</th><th>verdict</th><th>how it ended</th>"
-        f"<th class='n'>after a break of</th></tr></thead><tbody>{lines}</tbody></table></div>"
-    )
+    ]  # fmt: skip
+    head = ("#attempt", "start (UTC)", "#stayed", "verdict", "how it ended", "#after a break of")
+    return f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts</h4>{table(head, lines)}"
 
 
 class Judged:
@@ -125,32 +131,40 @@ def tiles(judged: Judged) -> str:
 
 
 def connections_panel(judged: Judged, detailed: set[str]) -> str:
-    lines = "".join(_line(*item, item[0]["uid"] in detailed) for item in judged.rows[:MOST_LISTED])
+    lines = [_line(*item, item[0]["uid"] in detailed) for item in judged.rows[:MOST_LISTED]]
     left = len(judged.rows) - MOST_LISTED
     note = f"<p class='note'>{left:,} more connections are not listed.</p>" if left > 0 else ""
-    search = "<input class='search' type='search' placeholder='filter' aria-label='filter connections' hidden>" if len(judged.rows) > 8 else ""
-    return (
-        f"{search}<div class='wide'><table class='connections'><thead><tr><th>start (UTC)</th><th>verdict</th><th>client</th>"
-        "<th>server</th><th>stream</th><th>software</th><th class='n'>lasted</th><th class='n'>up</th><th class='n'>down</th>"
-        f"<th>end</th><th>findings</th></tr></thead><tbody>{lines}</tbody></table></div>{note}"
-    )
+    search = "<input class='search' type='search' placeholder='filter' aria-label='filter connections' hidden>"
+    head = (
+        "start (UTC)", "verdict", "client", "server", "stream", "software", "#lasted", "#up", "#down", "end",
+        "findings",
+    )  # fmt: skip
+    return (search if len(judged.rows) > FILTER_FROM else "") + table(head, lines, "connections") + note
 
 
-def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> str:
+def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> list[str]:
     tally = Counter(finding["severity"] for finding in findings)
     counts = " ".join(
         f"<span class='sev {word}'>{tally[word]} {word}</span>" for word in ("error", "warning") if tally[word]
     )
     played = "; ".join(f"{stream['role']} {_path(stream['app'] or '', stream['name'] or '')}" for stream in streams[:3])
     when = text.clock(row["ts_start"])
-    link = f"<a href='#{text.escape(row['uid'])}'>{when}</a>" if detailed else when
-    software = row["software"] or row["flash_ver"] or row["server_ver"]
     end = f"{row['closed_by'] or ''} {row['close_kind']}, {text.words(row['close_cause'])}".strip()
-    return (
-        f"<tr><td class='nowrap'>{link}</td><td>{badge(judged.word)}</td>"
-        f"<td class='nowrap'>{text.wire(text.endpoint(row['orig_h'], row['orig_p']))}</td>"
-        f"<td class='nowrap'>{text.wire(text.endpoint(row['resp_h'], row['resp_p']))}</td><td>{text.wire(played, 120)}</td>"
-        f"<td>{text.wire(software, 60)}</td><td class='n'>{text.span((row['ts_end'] - row['ts_start']) / 1000)}</td>"
-        f"<td class='n'>{text.size(row['delivered_bytes_c2s'])}</td><td class='n'>{text.size(row['delivered_bytes_s2c'])}</td>"
-        f"<td>{text.escape(end)}</td><td>{counts}</td></tr>"
-    )
+    return [
+        f"<a href='#{text.escape(row['uid'])}'>{when}</a>" if detailed else when,
+        badge(judged.word),
+        text.wire(text.endpoint(row["orig_h"], row["orig_p"])),
+        text.wire(text.endpoint(row["resp_h"], row["resp_p"])),
+        text.wire(played, 120),
+        text.wire(software(row), 60),
+        text.span((row["ts_end"] - row["ts_start"]) / 1000),
+        text.size(row["delivered_bytes_c2s"]),
+        text.size(row["delivered_bytes_s2c"]),
+        text.escape(end),
+        counts,
+    ]
+
+
+def software(row: Row) -> str:
+    """Who the client is, as far as it is known."""
+    return row["software"] or row["flash_ver"] or "unknown"

@@ -28,6 +28,9 @@ SECTIONS = (
 )  # fmt: skip
 
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; img-src data:"
+
+
 @cache
 def asset(name: str) -> str:
     return files("rtmp_spark.report").joinpath("assets", name).read_text("utf-8")
@@ -47,8 +50,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
     one = len(connections) == 1
     if one:
         chosen = connections
-        title = text.endpoint(connections[0]["orig_h"], connections[0]["orig_p"])
-        title = f"{title} → {text.endpoint(connections[0]['resp_h'], connections[0]['resp_p'])}"
+        title = _ends(connections[0])
         first = ""
     else:
         judged = overview.Judged(connections, tables.rows("streams"), tables.rows("findings"))
@@ -56,7 +58,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
         chosen = [row for row in connections if row["uid"] in set(ranked)]
         title = f"{len(connections):,} connections"
         first = _first_page(tables, connections, judged, set(ranked), captures)
-    yield _head(f"RTMP report: {title}", tables.origin, [row["uid"] for row in chosen] if not one else [])
+    yield _head(f"RTMP report: {title}", tables.origin, [] if one else chosen)
     yield first
     for row in chosen:
         yield session_section(Session(tables, row, captures), alone=one)
@@ -65,20 +67,26 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
     yield f"</section></main><script>{asset('report.js')}</script></body></html>\n"
 
 
-def _head(title: str, origin: str, uids: Sequence[str]) -> str:
+def _head(title: str, origin: str, chosen: Sequence[Row]) -> str:
     digest = base64.b64encode(hashlib.sha256(asset("report.js").encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    options = "".join(f"<option value='{text.escape(u)}'>{text.escape(u)}</option>" for u in uids)
-    choose = f"<select class='choose' aria-label='connection' hidden><option value=''>overview</option>{options}</select>" if uids else ""
+    policy = f"{_POLICY}; script-src 'sha256-{digest}'"
+    options = "".join(f"<option value='{text.escape(row['uid'])}'>{text.escape(_ends(row))}</option>" for row in chosen)
+    options = f"<option value=''>overview</option>{options}"
+    choose = f"<select class='choose' aria-label='connection' hidden>{options}</select>"
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        "<meta name='viewport' content='width=device-width, initial-scale=1'><meta name='referrer' content='no-referrer'>"
-        f"<title>{text.escape(title)}</title><link rel='icon' href='data:,'><style>{asset('report.css')}</style></head>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<meta name='referrer' content='no-referrer'><title>{text.escape(title)}</title>"
+        f"<link rel='icon' href='data:,'><style>{asset('report.css')}</style></head>"
         f"<body class='rs page'><header class='top'><div><h1>{text.escape(title)}</h1>"
-        f"<p class='dim'>{text.wire(origin, 160)}</p></div><div class='tools'>{choose}"
+        f"<p class='dim'>{text.wire(origin, 160)}</p></div><div class='tools'>{choose if chosen else ''}"
         "<button class='theme' type='button' hidden>dark / light</button></div></header><main>"
     )
+
+
+def _ends(row: Row) -> str:
+    return f"{text.endpoint(row['orig_h'], row['orig_p'])} → {text.endpoint(row['resp_h'], row['resp_p'])}"
 
 
 def _first_page(
@@ -96,8 +104,8 @@ def _first_page(
     parts.append(f"<h2>Connections</h2>{overview.connections_panel(judged, detailed)}")
     if len(detailed) < len(connections):
         parts.append(
-            f"<p class='note'>The {len(detailed)} with the worst verdicts have their sections on this page; for another: "
-            "<code>rtmp-spark report … --uid UID</code>.</p>"
+            f"<p class='note'>The {len(detailed)} with the worst verdicts have their sections on this page; "
+            "for another: <code>rtmp-spark report … --uid UID</code>.</p>"
         )
     return "".join([*parts, "</section>"])
 
@@ -119,9 +127,8 @@ def session_section(session: Session, *, alone: bool = False) -> str:
     uid = session.uid
     contents = "".join(f"<a href='#{uid}-{key}'>{name}</a>" for key, name in SECTIONS)
     parts = "".join(
-        f"<section class='part' id='{uid}-{key}'><h3>{name}</h3>{body}</section>" for (key, name), body in zip(SECTIONS, bodies)
+        f"<section class='part' id='{uid}-{key}'><h3>{name}</h3>{body}</section>"
+        for (key, name), body in zip(SECTIONS, bodies)
     )
-    row = session.connection
-    ends = f"{text.endpoint(row['orig_h'], row['orig_p'])} → {text.endpoint(row['resp_h'], row['resp_p'])}"
-    head = "" if alone else f"<h2>{text.wire(ends)} {panels.badge(session.verdict.word)}</h2>"
+    head = "" if alone else f"<h2>{text.wire(_ends(session.connection))} {panels.badge(session.verdict.word)}</h2>"
     return f"<article class='session' id='{uid}'>{head}<nav class='contents'>{contents}</nav>{parts}</article>"

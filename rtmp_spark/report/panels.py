@@ -11,13 +11,14 @@ from typing import Any
 from rtmp_spark.report import text, verdict
 from rtmp_spark.report.figure import Figure
 from rtmp_spark.report.flow import WAYS
+from rtmp_spark.report.grid import table
 from rtmp_spark.report.ladder import Step, run_words
 from rtmp_spark.report.media import StreamMedia
 from rtmp_spark.report.session import Session
 from rtmp_spark.report.svg import draw
 
 Row = dict[str, Any]
-_ENDS = {"c2s": "the client", "s2c": "the server"}
+_LISTED_CAPTURES = 200
 
 
 def badge(word: str) -> str:
@@ -37,7 +38,8 @@ def verdict_panel(session: Session) -> str:
     worst = verdict.worst_findings(session.findings)
     items = "".join(_finding_item(session, row) for row in worst)
     rest = len(session.findings) - len(worst)
-    more = f"<p class='note'><a href='#{session.uid}-findings'>all {len(session.findings)} findings</a></p>" if rest else ""
+    link = f"<a href='#{session.uid}-findings'>all {len(session.findings)} findings</a>"
+    more = f"<p class='note'>{link}</p>" if rest else ""
     listed = f"<ol class='worst'>{items}</ol>{more}" if worst else "<p class='note'>No findings.</p>"
     return f"<p class='verdict {judged.word}'>{badge(judged.word)} {text.escape(judged.sentence, 600)}</p>{listed}"
 
@@ -93,7 +95,8 @@ def identity_panel(session: Session) -> str:
         ("service", text.escape(row["service"]) + (", recorded from the middle on" if row["midstream"] else "")),
         ("application", text.wire(row["app"])),
         ("streams", ", ".join(text.wire(name) for name in row["stream_names"][:8]) or text.MISSING),
-        ("software", text.wire(row["software"])),
+        ("client software", _software(row, "client", row["software"])),
+        ("server software", _software(row, "server", row.get("server_software"))),
         ("client says", text.wire(row["flash_ver"])),
         ("server says", text.wire(row["server_ver"])),
         ("time", f"{text.clock(row['ts_start'])} UTC for {text.span(session.duration_ms)}"),
@@ -104,6 +107,13 @@ def identity_panel(session: Session) -> str:
         ("Community ID", f"<code>{text.escape(row['community_id'])}</code>"),
     ]
     return "<dl class='facts'>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts) + "</dl>"
+
+
+def _software(row: Row, side: str, name: str | None) -> str:
+    """The name, and what speaks for it."""
+    told = [text.wire(e.partition(": ")[2], 120) for e in row.get("software_evidence") or () if e.startswith(side)]
+    evidence = f" <span class='dim'>by {'; '.join(told[:6])}</span>" if told else ""
+    return (f"<b>{text.wire(name)}</b>" if name else "not recognised") + evidence
 
 
 def _sensor(row: Row) -> str:
@@ -138,7 +148,8 @@ def wireshark_filter(row: Row) -> str:
     """A display filter for the packets of a connection."""
     ip = "ipv6" if ":" in row["orig_h"] else "ip"
     ports = f"tcp.port == {row['orig_p']} && tcp.port == {row['resp_p']}"
-    return f"{ip}.addr == {row['orig_h']} && {ip}.addr == {row['resp_h']} && {ports}"
+    hosts = dict.fromkeys([row["orig_h"], row["resp_h"]])
+    return " && ".join([*(f"{ip}.addr == {host}" for host in hosts), ports])
 
 
 # -- 3: ladder ----------------------------------------------------------------------------------------------------
@@ -148,10 +159,9 @@ def ladder_panel(session: Session) -> str:
     steps, runs = session.ladder.steps, session.media.runs
     if not steps:
         return "<p class='missing'>No handshake, command or control message is in this recording.</p>"
-    row = session.connection
     rows = [
         "<div class='rung heads'><span></span><span class='client'>client</span><span class='server'>server</span>"
-        f"<span></span></div>"
+        "<span></span></div>"
     ]
     for index, step in enumerate(steps):
         if index and index < len(runs):
@@ -159,8 +169,10 @@ def ladder_panel(session: Session) -> str:
         rows.append(_rung(step, session.start))
     if len(runs) > len(steps):
         rows.append(_run(runs[len(steps)]))
-    rows.append(f"<div class='rung run'><span></span><span class='band end'>{text.escape(verdict.ending(row))}</span></div>")
-    note = f"<p class='note'>{session.ladder.left_out:,} steps in the middle are left out.</p>" if session.ladder.left_out else ""
+    end = text.escape(verdict.ending(session.connection))
+    rows.append(f"<div class='rung run'><span></span><span class='band end'>{end}</span></div>")
+    left = session.ladder.left_out
+    note = f"<p class='note'>{left:,} steps in the middle are left out.</p>" if left else ""
     return f"<div class='ladder'>{''.join(rows)}</div>{note}"
 
 
@@ -191,16 +203,15 @@ def declared_panel(session: Session) -> str:
         return f"<p class='missing'>{_no_media(session)}</p>"
     parts = []
     for stream in session.media.streams:
-        rows = "".join(
-            f"<tr{' class=differs' if line.differs else ''}><th>{text.escape(line.name)}</th><td>{text.wire(line.declared)}</td>"
-            f"<td>{text.escape(line.configured)}</td><td>{text.escape(line.measured)}</td></tr>"
+        rows = [
+            (
+                "differs" if line.differs else "",
+                [text.escape(line.name), text.wire(line.declared), *map(text.escape, (line.configured, line.measured))],
+            )
             for line in session.declared(stream)
-        )
-        parts.append(
-            f"{_stream_head(session, stream)}<div class='wide'><table class='declared'><thead><tr><th></th>"
-            f"<th>onMetaData</th><th>configuration record</th><th>measured</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table></div>"
-        )
+        ]
+        head = ("", "onMetaData", "configuration record", "measured")
+        parts.append(_stream_head(session, stream) + table(head, rows, "declared"))
     if session.media.left_out:
         parts.append(f"<p class='note'>{text.one_of(session.media.left_out, 'smaller stream')} not shown.</p>")
     return "".join(parts)
@@ -253,17 +264,19 @@ def drawn(figures: Sequence[Figure], session: Session) -> str:
 def findings_panel(session: Session) -> str:
     if not session.findings:
         return "<p class='note'>No findings.</p>"
-    rows = "".join(
-        f"<tr class='{row['severity']}'><td><span class='sev {row['severity']}'>{row['severity']}</span></td>"
-        f"<td><code class='rule'>{text.escape(row['rule_id'])}</code>{_times(row)}{_blame(row)}</td>"
-        f"<td>{text.wire(row['detail'] or row['title'], 400)}{_expected(row)}</td>"
-        f"<td class='where'>{' · '.join(_places(session, row))}</td></tr>"
+    rows = [
+        (
+            row["severity"],
+            [
+                f"<span class='sev {row['severity']}'>{row['severity']}</span>",
+                f"<code class='rule'>{text.escape(row['rule_id'])}</code>{_times(row)}{_blame(row)}",
+                f"{text.wire(row['detail'] or row['title'], 400)}{_expected(row)}",
+                f"<span class='where'>{' · '.join(_places(session, row))}</span>",
+            ],
+        )
         for row in session.findings
-    )
-    return (
-        "<div class='wide'><table class='findings'><thead><tr><th>severity</th><th>rule</th><th>what was seen</th>"
-        f"<th>where</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    return table(("severity", "rule", "what was seen", "where"), rows, "findings")
 
 
 def _expected(row: Row) -> str:
@@ -273,31 +286,30 @@ def _expected(row: Row) -> str:
 
 
 def counts_panel(session: Session) -> str:
-    rows = "".join(
-        f"<tr><td>{WAYS[row['direction']]}</td><td>{text.escape(text.words(row['type_name']))}</td>"
-        f"<td>{text.escape(row['status'])}</td><td class='n'>{row['count']:,}</td><td class='n'>{text.size(row['bytes'])}</td></tr>"
-        for row in session.message_counts
-    )
-    if not rows:
+    if not session.message_counts:
         return "<p class='missing'>No RTMP messages were recorded.</p>"
-    return (
-        "<div class='wide'><table><thead><tr><th>direction</th><th>message</th><th>status</th><th class='n'>count</th>"
-        f"<th class='n'>bytes</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    rows = [
+        [
+            WAYS[row["direction"]], text.escape(text.words(row["type_name"])), text.escape(row["status"]),
+            f"{row['count']:,}", text.size(row["bytes"]),
+        ]
+        for row in session.message_counts
+    ]  # fmt: skip
+    return table(("direction", "message", "status", "#count", "#bytes"), rows)
 
 
 def provenance_panel(captures: Sequence[Row], command: str, version: str) -> str:
-    rows = "".join(
-        f"<tr><td>{text.wire(row['path'])}</td><td>{text.escape(row['format'])}</td><td class='n'>{row['packets']:,}</td>"
-        f"<td>{text.clock(row['ts_first'])}</td><td>{text.escape(row['status'])}{_hint(row)}</td>"
-        f"<td><code>{text.escape(row['capture_id'])}</code></td></tr>"
-        for row in captures[:200]
-    )
-    return (
-        f"<p>rtmp_spark {text.escape(version)} · {paste(command)}</p><div class='wide'><table><thead><tr><th>capture</th>"
-        "<th>format</th><th class='n'>packets</th><th>first packet (UTC)</th><th>status</th><th>capture_id</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    rows = [
+        [
+            text.wire(row["path"]), text.escape(row["format"]), f"{row['packets']:,}", text.clock(row["ts_first"]),
+            text.escape(row["status"]) + _hint(row), f"<code>{text.escape(row['capture_id'])}</code>",
+        ]
+        for row in captures[:_LISTED_CAPTURES]
+    ]  # fmt: skip
+    left = len(captures) - len(rows)
+    note = f"<p class='note'>{text.one_of(left, 'more capture')} not listed.</p>" if left else ""
+    head = ("capture", "format", "#packets", "first packet (UTC)", "status", "capture_id")
+    return f"<p>rtmp_spark {text.escape(version)} · {paste(command)}</p>{table(head, rows)}{note}"
 
 
 def _hint(row: Row) -> str:
@@ -308,17 +320,16 @@ def deliveries_panel(session: Session) -> str:
     """How the stream travelled from its publisher to this player; empty when the tables do not know."""
     if not session.deliveries:
         return ""
-    rows = "".join(
-        f"<tr><td><a href='#{text.escape(row['publish_uid'])}'>{text.escape(row['publish_uid'])}</a></td>"
-        f"<td class='n'>{text.span(row['latency_ms_p50'])}</td><td class='n'>{text.span(row['latency_ms_p95'])}</td>"
-        f"<td class='n'>{text.span(row['latency_ms_p99'])}</td><td class='n'>{text.span(row['first_frame_ms'])}</td>"
-        f"<td class='n'>{text.span(row['burst_ms'])}</td><td class='n'>{row['frames_published']:,}</td>"
-        f"<td class='n'>{row['frames_missing']:,}</td><td class='n'>{row['frames_changed']:,}</td></tr>"
+    rows = [
+        [
+            f"<a href='#{text.escape(row['publish_uid'])}'>{text.escape(row['publish_uid'])}</a>",
+            *(text.span(row[f"latency_ms_{p}"]) for p in ("p50", "p95", "p99")),
+            text.span(row["first_frame_ms"]), text.span(row["burst_ms"]),
+            *(f"{row[f'frames_{what}']:,}" for what in ("published", "missing", "changed")),
+        ]
         for row in session.deliveries
-    )
-    return (
-        "<h4>Delivered from its publisher</h4><div class='wide'><table><thead><tr><th>publisher</th><th class='n'>latency p50"
-        "</th><th class='n'>p95</th><th class='n'>p99</th><th class='n'>first frame</th><th class='n'>cached burst</th>"
-        "<th class='n'>frames</th><th class='n'>missing</th><th class='n'>changed</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    ]  # fmt: skip
+    head = (
+        "publisher", "#latency p50", "#p95", "#p99", "#first frame", "#cached burst", "#frames", "#missing", "#changed",
+    )  # fmt: skip
+    return f"<h4>Delivered from its publisher</h4>{table(head, rows)}"

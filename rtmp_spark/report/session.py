@@ -1,4 +1,4 @@
-"""One connection as a page needs it: its rows, ladder, media and figures, each fetched or computed once, when asked for.
+"""One connection as a page needs it: rows, ladder, media and figures, each fetched or computed once, when asked for.
 
 It draws nothing and decides nothing; panels.py turns it into HTML.
 """
@@ -85,7 +85,8 @@ class Session:
 
     @cached_property
     def bitrate(self) -> Figure:
-        return flow.bitrate(self.intervals, self.start)
+        drawn = [s for _, figure in self.media_figures("frames") for s in figure.series if s.role == "key"]
+        return flow.bitrate(self.intervals, self.start, sorted(x for series in drawn for x in series.x))
 
     @cached_property
     def flow_control(self) -> list[Figure]:

@@ -101,11 +101,12 @@ def counts(messages: pa.Table) -> list[Row]:
 
 def plain_rows(table: pa.Table) -> list[Row]:
     """Rows as dicts, times as microseconds."""
-    columns = [
-        column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in table.columns
-    ]
+    columns = [microseconds(column) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     return pa.table(columns, table.column_names).to_pylist()  # type: ignore[no-any-return]
+
+
+def microseconds(column: Any) -> Any:
+    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
 
 
 def _joined(name: str, parts: list[pa.RecordBatch]) -> pa.Table:

@@ -36,9 +36,8 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
     )
     lanes = "".join(_lane(lane, x_low, x_high) for lane in figure.lanes)
     marks = "".join(
-        f"<span class='{mark.role}' style='left:{(mark.x - x_low) / (x_high - x_low):.2%}'>{text.escape(mark.words)}</span>"
-        for mark in figure.marks
-        if x_low <= mark.x <= x_high
+        f"<span class='{m.role}' style='left:{(m.x - x_low) / (x_high - x_low):.2%}'>{text.escape(m.words)}</span>"
+        for m in figure.marks
     )
     return (
         f"<figure class='chart' data-unit='{figure.unit}' data-x='{_n(x_low)} {_n(x_high)}'>{caption}"
@@ -83,7 +82,11 @@ def _x_range(figure: Figure) -> tuple[float, float]:
 
 
 def _y_axis(figure: Figure) -> tuple[float, float, list[float]]:
-    values = [value for series in figure.series for value in series.y]
+    values = [
+        y + base
+        for series in figure.series
+        for y, base in zip(series.y, series.base or [0.0] * len(series.y))
+    ]
     low, high = min(values), max(values)
     if low > 0 and (low < 0.6 * high or any(s.style in (BARS, STEMS) for s in figure.series)):
         low = 0.0
@@ -164,5 +167,5 @@ def _note(figure: Figure) -> str:
     total = sum(series.total for series in figure.series)
     words = [figure.note] if figure.note else []
     if drawn < total:
-        words.append(f"{drawn:,} of {total:,} points are drawn; first, last, lowest and highest of each slice are kept.")
+        words.append(f"{drawn:,} of {total:,} points drawn: first, last, lowest and highest of each slice.")
     return f"<p class='note'>{text.escape(' '.join(words), 600)}</p>" if words else ""

@@ -1,0 +1,102 @@
+"""`rtmp-spark report`: one self-contained HTML page about captures, without Spark, or about a lake."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.recording_options import (
+    NO_RTMP,
+    add_filter_arguments,
+    check_paths,
+    exit_code,
+    make_settings,
+    tell_problems,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="pcap or pcapng, plain, gzip or zstd")
+    parser.add_argument("--lake", metavar="DIR", help="a lake instead of captures")
+    parser.add_argument("--master", metavar="URL", help="Spark master, for a lake")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
+    add_filter_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    target = Path(args.output)
+    if not target.parent.is_dir():
+        raise UserError(f"The directory {target.parent} does not exist.", "Make it first.")
+    if target.is_dir():
+        raise UserError(f"{target} is a directory.", "Name the file to write: -o report.html")
+    if bool(args.paths) == (args.lake is not None):
+        raise UserError("A report is about captures or about a lake.", "Give files, or --lake DIR.")
+    return _from_lake(args, target) if args.lake is not None else _from_captures(args, target)
+
+
+def _from_captures(args: argparse.Namespace, target: Path) -> int:
+    from rtmp_spark.commands.inspect_output import progress_for
+    from rtmp_spark.report.page import pieces
+    from rtmp_spark.report.source import DRAWN_COLUMNS, CaptureTables
+
+    paths = check_paths(args.paths)
+    if any(path != "-" and target.exists() and target.samefile(path) for path in paths):
+        raise UserError(f"{target} is one of the captures to read.", "Choose another name for the page.")
+    progress = progress_for(paths)
+    tables = CaptureTables(paths, make_settings(args), columns=DRAWN_COLUMNS, progress=progress)
+    progress.done()
+    tell_problems(tables.recording.files)
+    code = exit_code(tables.recording, args)
+    if not tables.recording.connections:
+        return code
+    _write(target, pieces(tables, command=_command(args)))
+    print(f"{args.output}: {_counted(tables.recording.connections)}, {target.stat().st_size / 1000:,.0f} kB")
+    return code
+
+
+def _from_lake(args: argparse.Namespace, target: Path) -> int:
+    from rtmp_spark.report.page import pieces
+    from rtmp_spark.spark import Lake, start_spark
+    from rtmp_spark.spark.connection import LakeTables
+
+    unused = [f"--{name}" for name in ("host", "port", "stream", "since", "until") if getattr(args, name) is not None]
+    if unused:
+        raise UserError(f"{unused[0]} is for captures.", "From a lake, choose one connection with --uid.")
+    spark = start_spark(master=args.master) if args.master else start_spark()
+    tables = LakeTables(Lake(spark, args.lake))
+    connections = [row for row in tables.rows("connections") if args.uid in (None, row["uid"])]
+    if not connections and args.uid is not None:
+        raise UserError(f"There is no connection {args.uid} in this lake.", "Without --uid the page lists them.")
+    if not connections:
+        print(f"rtmp-spark: no RTMP in {args.lake}.")
+        return NO_RTMP
+    _write(target, pieces(tables, uid=args.uid, command=_command(args)))
+    print(f"{args.output}: {_counted(len(connections))}, {target.stat().st_size / 1000:,.0f} kB")
+    return 0
+
+
+def _write(target: Path, parts: Iterator[str]) -> None:
+    """Whole or not at all: a page that was cut would look like one that found nothing."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with beside.open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(parts)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _command(args: argparse.Namespace) -> str:
+    words = ["rtmp-spark", "report", *args.paths]
+    for name in ("lake", "uid", "host", "port", "stream"):
+        if getattr(args, name) is not None:
+            words += [f"--{name}", "…" if name == "stream" else str(getattr(args, name))]
+    return shlex.join([*words, "-o", args.output])
+
+
+def _counted(connections: int) -> str:
+    return f"{connections:,} connection{'' if connections == 1 else 's'}"
