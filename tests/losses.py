@@ -20,7 +20,11 @@ from rtmp_spark.codec.events import COMPLETE, Event, MessageReceived
 
 GAPS = (1, 100, 1448, 1448, 2896)  # one byte, and whole packets
 LONGEST_GAP = 20_000
-REWRITTEN = ("ffmpeg_publish_h264_aac ", "gst_rtmpsink_librtmp_publish_h264_mp3 ", "p1950_enhanced_hevc_aac_ffmpeg7_nms_play ")
+REWRITTEN = (
+    "ffmpeg_publish_h264_aac ",
+    "gst_rtmpsink_librtmp_publish_h264_mp3 ",
+    "p1950_enhanced_hevc_aac_ffmpeg7_nms_play ",
+)
 LATE_MS = 20_000_000  # beyond 24 bits
 
 
@@ -68,9 +72,7 @@ def decode(stream: Stream, loss: Loss) -> list[Event]:
 def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
     shift = loss.last if loss.joined else 0
     sent = {(m.start, m.csid, m.type_id, len(m.payload)): m for m in stream.messages}
-    untouched = {
-        key for key, m in sent.items() if m.start >= loss.last or (m.end <= loss.first and not loss.joined)
-    }
+    untouched = {key for key, m in sent.items() if m.start >= loss.last or (m.end <= loss.first and not loss.joined)}
     found, invented = set(), 0
     for event in events:
         if isinstance(event, MessageReceived):

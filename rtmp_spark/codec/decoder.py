@@ -452,6 +452,8 @@ class RtmpDecoder:
             for length in fields["blobs"]:
                 blobs.append(bytearray(state[at : at + length]))
                 at += length
+            if at != len(state):
+                raise StateError(f"a damaged decoder state: {len(state)} bytes, not {at}")
             decoder._buffer = blobs[0]
             for values, payload in zip(fields["streams"], blobs[1:], strict=True):
                 cs = ChunkStream(values[0])

@@ -8,6 +8,7 @@ caller choose another legal form; what is not legal raises EncodeError.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from .errors import EncodeError
 from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE, SET_CHUNK_SIZE, Message
@@ -41,16 +42,14 @@ class RtmpEncoder:
         return b"".join(self._chunks(message, fmt, csid_form))
 
     def send_interleaved(self, messages: Iterable[Message]) -> bytes:
-        """Messages of different csids, one chunk of each in turn."""
-        pending = [self._chunks(message, None, None) for message in messages]
-        if len({id(chunks) for chunks in pending}) != len(pending):
-            raise EncodeError("a message given twice")
-        wire = []
-        while pending:
-            for chunks in pending:
-                wire.append(chunks.pop(0))
-            pending = [chunks for chunks in pending if chunks]
-        return b"".join(wire)
+        """Messages of different csids, one chunk of each in turn. None may change the chunk size of the others."""
+        together = list(messages)
+        if len({message.csid for message in together}) != len(together):
+            raise EncodeError("two messages on one csid cannot interleave")
+        if any(message.type_id == SET_CHUNK_SIZE for message in together):
+            raise EncodeError("a Set Chunk Size is sent by itself")
+        rounds = zip_longest(*(self._chunks(message, None, None) for message in together), fillvalue=b"")
+        return b"".join(chunk for chunks in rounds for chunk in chunks)
 
     def _chunks(self, message: Message, fmt: int | None, csid_form: int | None) -> list[bytes]:
         payload = message.payload
@@ -64,10 +63,13 @@ class RtmpEncoder:
         chosen = self._choose(last, message, timestamp, length)
         if fmt is None:
             fmt = chosen
-        elif fmt < chosen or not 0 <= fmt <= 3:
-            fmt = fmt if 0 <= fmt <= 3 else chosen
-        if fmt > chosen:
+        elif not 0 <= fmt <= chosen:
             raise EncodeError(f"fmt {fmt} cannot say this message; the smallest header that can is fmt {chosen}")
+        announced = 0
+        if message.type_id == SET_CHUNK_SIZE and length == 4:
+            announced = int.from_bytes(payload, "big")
+            if not 1 <= announced <= 0x7FFFFFFF:
+                raise EncodeError(f"a chunk size of {announced}")
 
         delta = 0 if last is None else timestamp - last.timestamp & 0xFFFFFFFF
         value = timestamp if fmt == 0 else delta
@@ -88,10 +90,7 @@ class RtmpEncoder:
         chunks = [header + extension + payload[:size]]
         again = basic_header(3, csid, csid_form) + extension
         chunks += [again + payload[at : at + size] for at in range(size, length, size)]
-        if message.type_id == SET_CHUNK_SIZE and length == 4:
-            announced = int.from_bytes(payload, "big")
-            if not 1 <= announced <= 0x7FFFFFFF:
-                raise EncodeError(f"a chunk size of {announced}")
+        if announced:
             self.chunk_size = min(announced, MAX_CHUNK_SIZE)
         return chunks
 

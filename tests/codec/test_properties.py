@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 from functools import lru_cache
-from typing import Union
 
 from chunkreader import HANDSHAKE
 from chunkwriter import CSIDS, ChunkWriter, Sent, basic_header, random_stream
@@ -28,7 +27,7 @@ tried = settings(
 )
 PHASES = ("handshake", "part1", "part2", "chunks", "midstream")
 
-Piece = Union[bytes, int]  # data, or that many lost bytes
+Piece = bytes | int  # data, or that many lost bytes
 
 # -- inputs ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,475 @@
+"""RtmpDecoder: states, limits, phases, gaps in the handshake, and what the vectors do not show of chunks.
+
+Bytes are written by hand from the specification; properties over any bytes are in test_properties.py, losses in
+test_resync.py.
+"""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from typing import TypeVar
+
+import pytest
+from chunkwriter import Sent as Message
+from chunkwriter import basic_header, message_header
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtmp_spark.codec.chunk import Dechunker
+from rtmp_spark.codec.decoder import STATE_VERSION, RtmpDecoder, StateError
+from rtmp_spark.codec.errors import RtmpSparkError, Severity, ViolationCode
+from rtmp_spark.codec.events import (
+    ABORTED,
+    COMPLETE,
+    TRUNCATED,
+    Event,
+    HandshakePart,
+    MessageReceived,
+    Skipped,
+    Violation,
+)
+from rtmp_spark.codec.limits import Limits
+
+E = TypeVar("E", HandshakePart, MessageReceived, Skipped, Violation)
+SHAKEN = b"\3" + bytes(3072)
+
+
+def chunk(
+    csid: int, payload: bytes, *, time: int = 0, length: int | None = None, type_id: int = 9, form: int = 1
+) -> bytes:
+    """A chunk with a header of fmt 0; `length` announces more than `payload` has."""
+    header, extension = message_header(0, time, Message(csid, time, type_id, 1, bytes(length or len(payload))))
+    return basic_header(0, csid, form) + header + extension + payload
+
+
+def video(length: int, fill: int = 0xAA) -> bytes:
+    return (b"\x27\x01\0\0\0" + bytes([fill]) * length)[:length]
+
+
+def kinds(events: list[Event], kind: type[E]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def codes(events: list[Event]) -> list[ViolationCode]:
+    return [event.code for event in kinds(events, Violation)]
+
+
+def whole(data: bytes, phase: str = "chunks", limits: Limits | None = None, chunk_size: int = 128) -> list[Event]:
+    decoder = RtmpDecoder(limits or Limits(), phase=phase, chunk_size=chunk_size)
+    return decoder.receive_data(data) + decoder.receive_eof()
+
+
+# -- states ------------------------------------------------------------------------------------------------------
+
+
+def busy_decoder() -> RtmpDecoder:
+    """Two messages under way, a third cut inside its header."""
+    decoder = RtmpDecoder()
+    decoder.receive_data(
+        SHAKEN + chunk(4, video(128), length=300) + chunk(70, video(128), length=400, form=2) + b"\x05\0\0"
+    )
+    return decoder
+
+
+def test_a_state_goes_on_where_it_was() -> None:
+    rest = b"\0" + b"\0\0\2\x08\1\0\0\0" + b"\xaf\1" + b"\xc4" + bytes(128) + b"\xc0\6" + bytes(128)
+    first = busy_decoder()
+    second = RtmpDecoder.resume(first.state())
+    assert second.offset == first.offset == len(SHAKEN) + 140 + 141 + 3
+    assert second.phase == first.phase == "chunks"
+    assert second.chunk_size == first.chunk_size == 128
+    assert first.receive_data(rest) == second.receive_data(rest)
+    assert first.state() == second.state()
+    assert first.receive_eof() == second.receive_eof() != []
+
+
+def test_a_state_says_its_version() -> None:
+    state = busy_decoder().state()
+    assert state[:4] == b"RSD" + bytes([STATE_VERSION])
+
+
+@pytest.mark.parametrize("version", [0, STATE_VERSION + 1, 255])
+def test_a_state_of_another_version_is_refused(version: int) -> None:
+    state = bytearray(busy_decoder().state())
+    state[3] = version
+    with pytest.raises(StateError, match=f"version {version}; this program reads version {STATE_VERSION}"):
+        RtmpDecoder.resume(bytes(state))
+
+
+@pytest.mark.parametrize("state", [b"", b"RSD", b"\x80\x04\x95pickle", bytes(40), b'{"phase": "chunks"}'])
+def test_what_is_no_state_is_refused(state: bytes) -> None:
+    with pytest.raises(StateError):
+        RtmpDecoder.resume(state)
+
+
+def test_a_cut_state_is_refused() -> None:
+    state = busy_decoder().state()
+    for length in range(len(state)):
+        with pytest.raises(StateError):
+            RtmpDecoder.resume(state[:length])
+    with pytest.raises(StateError):
+        RtmpDecoder.resume(state + b"\0")
+
+
+@given(st.binary(max_size=60), st.integers(0, 400))
+def test_only_our_own_exception_leaves_resume(noise: bytes, at: int) -> None:
+    state = bytearray(busy_decoder().state())
+    state[8 + at : 8 + at + len(noise)] = noise  # behind the magic, the version and the length
+    try:
+        RtmpDecoder.resume(bytes(state))
+    except RtmpSparkError:
+        pass
+
+
+def test_the_size_of_a_state_follows_what_arrived_not_what_was_announced() -> None:
+    decoder = RtmpDecoder(phase="chunks")
+    for csid in range(3, 13):
+        decoder.receive_data(chunk(csid, video(128), length=16_000_000))
+    assert 10 * 128 < len(decoder.state()) < 10 * 128 + 10 * 300 + 1000
+
+
+def test_limits_belong_to_the_one_who_resumes() -> None:
+    limits = Limits(message_bytes=1000)
+    decoder = RtmpDecoder.resume(RtmpDecoder(phase="chunks").state(), limits)
+    assert ViolationCode.CHUNK_LIMIT in codes(decoder.receive_data(chunk(4, video(128), length=1001)))
+
+
+# -- limits ------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_over_the_limit_costs_only_itself() -> None:
+    long = chunk(4, video(128), length=300) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
+    events = whole(
+        long + chunk(4, video(200)[:128], length=200) + b"\xc4" + bytes(72), limits=Limits(message_bytes=299)
+    )
+    dropped, kept = kinds(events, MessageReceived)
+    assert (dropped.status, dropped.length, dropped.missing_bytes, dropped.payload) == (TRUNCATED, 300, 300, b"")
+    assert dropped.chunks == 3
+    assert (kept.status, kept.length, len(kept.payload)) == (COMPLETE, 200, 200)
+    assert codes(events) == [ViolationCode.CHUNK_LIMIT]
+
+
+@pytest.mark.parametrize("length", [299, 300])
+def test_a_message_of_just_the_limit_is_kept(length: int) -> None:
+    events = whole(chunk(4, video(length)), limits=Limits(message_bytes=300), chunk_size=4096)
+    assert kinds(events, MessageReceived)[0].status == COMPLETE
+    assert codes(events) == []
+
+
+def test_unfinished_messages_share_one_budget() -> None:
+    """Each of ten announces 1000 bytes and sends 256; only 1000 bytes in all may be kept."""
+    decoder = RtmpDecoder(Limits(partial_bytes=1000), phase="chunks")
+    events: list[Event] = []
+    for csid in range(3, 13):
+        events += decoder.receive_data(chunk(csid, video(128), length=1000))
+    for csid in range(3, 13):
+        events += decoder.receive_data(bytes([0xC0 | csid]) + bytes(128))
+    assert codes(events) == [ViolationCode.CHUNK_LIMIT]  # told once
+    assert len(decoder.state()) < 1000 + 10 * 300 + 1000
+    events = decoder.receive_eof()
+    assert sum(len(message.payload) for message in kinds(events, MessageReceived)) <= 1000
+    assert all(m.length == len(m.payload) + m.missing_bytes for m in kinds(events, MessageReceived))
+    assert len(kinds(events, MessageReceived)) == 10
+
+
+def test_the_budget_is_free_again_when_messages_end() -> None:
+    decoder = RtmpDecoder(Limits(partial_bytes=400), phase="chunks")
+    for number in range(20):
+        events = decoder.receive_data(chunk(4, video(128, number), length=300))
+        events += decoder.receive_data(b"\xc4" + bytes(128))
+        events += decoder.receive_data(b"\xc4" + bytes(44))
+        assert [message.status for message in kinds(events, MessageReceived)] == [COMPLETE]
+        assert codes(events) == []
+
+
+def test_memory_follows_what_arrives() -> None:
+    """promises.md: 16 MB announced on very many csids."""
+    header = b"\0\0\0" + (16_000_000).to_bytes(3, "big") + b"\x09\1\0\0\0"
+    decoder = RtmpDecoder(phase="chunks")
+    tracemalloc.start()
+    try:
+        for csid in range(320, 3320):
+            decoder.receive_data(b"\1" + struct.pack("<H", csid - 64) + header + bytes(128))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 3000 * 1100  # 60,000 of them in 64 MiB
+
+
+def test_work_does_not_grow_with_the_square_of_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of 200 KB arrives byte by byte: the decoder only looks when a whole chunk may be there."""
+    looks = 0
+    run = Dechunker.run
+
+    def counted(self: Dechunker, buf: bytes, pos: int, final: bool, out: list[Event]) -> int:
+        nonlocal looks
+        looks += len(buf)
+        return run(self, buf, pos, final, out)
+
+    monkeypatch.setattr(Dechunker, "run", counted)
+    data = chunk(4, video(65536), length=200_000)
+    for at in range(65536, 200_000, 65536):
+        data += b"\xc4" + bytes(min(65536, 200_000 - at))
+    decoder = RtmpDecoder(phase="chunks", chunk_size=65536)
+    events = [event for byte in data for event in decoder.receive_data(bytes([byte]))]
+    assert [message.status for message in kinds(events, MessageReceived)] == [COMPLETE]
+    assert looks < 3 * len(data)
+
+
+# -- handshake and phases ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("phase", "parts"),
+    [
+        ("handshake", [(0, 1), (1, 1536), (2, 1536)]),
+        ("part1", [(1, 1536), (2, 1536)]),
+        ("part2", [(2, 1536)]),
+        ("chunks", []),
+    ],
+)
+def test_a_decoder_is_told_where_it_starts(phase: str, parts: list[tuple[int, int]]) -> None:
+    before = {"handshake": 3073, "part1": 3072, "part2": 1536, "chunks": 0}[phase]
+    data = SHAKEN[3073 - before :]
+    events = whole(data + chunk(4, video(20)), phase)
+    assert [(part.part, len(part.data)) for part in kinds(events, HandshakePart)] == parts
+    (message,) = kinds(events, MessageReceived)
+    assert (message.start, message.end) == (before, before + 32)
+
+
+@pytest.mark.parametrize(
+    "lost", [(0, 1), (0, 700), (1, 1), (500, 10), (500, 1037), (1000, 1000), (1537, 1536), (2000, 1000), (3072, 1)]
+)
+def test_a_gap_in_the_handshake_costs_no_message(lost: tuple[int, int]) -> None:
+    """The parts have known lengths, so what follows is where it must be."""
+    at, length = lost
+    data = b"\3" + bytes(3072) + chunk(4, video(20))
+    decoder = RtmpDecoder()
+    events = decoder.receive_data(data[:at]) + decoder.receive_gap(length) + decoder.receive_data(data[at + length :])
+    events += decoder.receive_eof()
+    (message,) = kinds(events, MessageReceived)
+    assert (message.start, message.end, message.status) == (3073, 3105, COMPLETE)
+    bounds = [(part.part, part.start, part.end) for part in kinds(events, HandshakePart)]
+    expected = [(0, 0, 1), (1, 1, 1537), (2, 1537, 3073)]
+    assert bounds == [part for part in expected if part[2] <= at or part[1] >= at + length]
+
+
+def test_encrypted_bytes_are_not_kept() -> None:
+    decoder = RtmpDecoder()
+    events = decoder.receive_data(b"\6" + bytes(1536))
+    for _ in range(100):
+        events += decoder.receive_data(bytes(10_000))
+    assert len(decoder.state()) < 1000
+    events += decoder.receive_eof()
+    assert codes(events) == [ViolationCode.HS_ENCRYPTED]
+    assert kinds(events, Skipped) == [Skipped(1537, 1_001_537, "encrypted")]
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n" * 500])
+def test_text_is_no_rtmp(data: bytes) -> None:
+    events = whole(data, "handshake")
+    assert codes(events) == [ViolationCode.HS_VERSION]
+    assert kinds(events, MessageReceived) == []
+    assert kinds(events, Skipped) == [Skipped(1, len(data), "not RTMP")]
+
+
+@pytest.mark.parametrize(("length", "part"), [(1, 1), (1536, 1), (1537, 2), (3072, 2)])
+def test_an_unfinished_handshake(length: int, part: int) -> None:
+    events = whole(SHAKEN[:length], "handshake")
+    (violation,) = kinds(events, Violation)
+    assert violation.code == ViolationCode.HS_INCOMPLETE
+    assert f"part {part}" in violation.detail
+
+
+def test_nothing_at_all_is_no_violation() -> None:
+    assert whole(b"", "handshake") == []
+
+
+# -- the interface -------------------------------------------------------------------------------------------------
+
+
+def test_offsets_count_what_was_received_and_lost() -> None:
+    decoder = RtmpDecoder()
+    decoder.receive_data(b"\3")
+    decoder.receive_data(bytes(10))
+    decoder.receive_gap(5)
+    assert decoder.offset == 16
+
+
+def test_the_end_is_told_once() -> None:
+    decoder = RtmpDecoder(phase="chunks")
+    decoder.receive_data(chunk(4, video(128), length=300))
+    assert decoder.receive_eof() != []
+    assert decoder.receive_eof() == []
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_a_gap_of_nothing_is_none(length: int) -> None:
+    decoder = RtmpDecoder(phase="chunks")
+    decoder.receive_data(chunk(4, video(128), length=129))
+    assert decoder.receive_gap(length) == []
+    assert kinds(decoder.receive_data(b"\xc4\0"), MessageReceived)[0].status == COMPLETE
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_other_kinds_of_buffers(kind: type[bytearray | memoryview]) -> None:
+    data = bytearray(chunk(4, video(128), length=200) + b"\xc4" + bytes(72))
+    decoder = RtmpDecoder(phase="chunks")
+    events = decoder.receive_data(kind(data[:50])) + decoder.receive_data(kind(data[50:]))
+    (message,) = kinds(events, MessageReceived)
+    data[:] = bytes(len(data))  # the decoder has its own copy
+    assert message.payload[:5] == video(5)
+    assert isinstance(message.payload, bytes)
+
+
+def test_payloads_are_bytes_however_they_came() -> None:
+    data = chunk(4, video(128), length=300) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
+    for step in (1, 100, len(data)):
+        decoder = RtmpDecoder(phase="chunks")
+        events = [e for at in range(0, len(data), step) for e in decoder.receive_data(data[at : at + step])]
+        assert [type(message.payload) for message in kinds(events, MessageReceived)] == [bytes]
+
+
+# -- chunks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("csid", "form"),
+    [
+        (2, 1),
+        (3, 1),
+        (63, 1),
+        (64, 2),
+        (65, 2),
+        (191, 2),
+        (192, 2),
+        (319, 2),
+        (64, 3),
+        (319, 3),
+        (320, 3),
+        (1000, 3),
+        (65599, 3),
+    ],
+)
+def test_every_form_of_a_csid(csid: int, form: int) -> None:
+    """A message of two chunks: the second has the same form with fmt 3."""
+    events = whole(chunk(csid, video(128), length=130, form=form) + basic_header(3, csid, form) + b"zz")
+    (message,) = kinds(events, MessageReceived)
+    assert (message.csid, message.payload, message.chunks) == (csid, video(128) + b"zz", 2)
+    needless = form == 3 and csid < 320
+    assert (ViolationCode.CHUNK_CSID_FORM in codes(events)) == needless
+
+
+def test_two_forms_of_a_csid_are_one_stream() -> None:
+    first = chunk(100, video(128), length=130, form=2)
+    (message,) = kinds(whole(first + basic_header(3, 100, 3) + b"zz"), MessageReceived)
+    assert message.payload == video(128) + b"zz"
+
+
+def test_thirty_interleaved_messages() -> None:
+    """They end in the order in which their last chunks come, each with its own bytes."""
+    csids = list(range(3, 33))
+    wire = b"".join(chunk(csid, video(128, csid), length=300) for csid in csids)
+    wire += b"".join(bytes([0xC0 | csid]) + bytes([csid]) * 128 for csid in reversed(csids))
+    wire += b"".join(bytes([0xC0 | csid]) + bytes([csid]) * 44 for csid in csids[1::2] + csids[::2])
+    events = whole(wire)
+    messages = kinds(events, MessageReceived)
+    assert [message.csid for message in messages] == csids[1::2] + csids[::2]
+    assert all(message.payload == video(300, message.csid) for message in messages)
+    assert [message.start for message in sorted(messages, key=lambda m: m.csid)] == list(range(0, 140 * 30, 140))
+    assert codes(events) == []
+
+
+def test_a_size_change_between_two_halves_of_several_messages() -> None:
+    wire = chunk(4, video(128), length=400) + chunk(6, video(128), length=400)
+    wire += bytes.fromhex("02 000000 000004 01 00000000 00000032")  # 50
+    wire += (b"\xc4" + video(50, 4)) * 5 + b"\xc6" + video(50, 6)
+    wire += bytes.fromhex("02 000000 000004 01 00000000 00001000")  # 4096
+    wire += b"\xc4" + video(22, 4) + b"\xc6" + video(222, 6)
+    messages = [m for m in kinds(whole(wire), MessageReceived) if m.type_id == 9]
+    assert [(m.csid, m.chunks, m.chunk_size, m.status) for m in messages] == [
+        (4, 7, 128, COMPLETE),
+        (6, 3, 128, COMPLETE),
+    ]
+    assert messages[0].payload == video(128) + video(50, 4) * 5 + video(22, 4)
+    assert messages[1].payload == video(128) + video(50, 6) + video(222, 6)
+
+
+def test_extended_timestamps_on_the_continuations_of_interleaved_messages() -> None:
+    a, b = 20_000_000, 30_000_000
+    wire = chunk(4, video(128), time=a, length=300) + chunk(6, video(128), time=b, length=300)
+    for size in (128, 44):
+        wire += b"\xc4" + a.to_bytes(4, "big") + bytes(size) + b"\xc6" + b.to_bytes(4, "big") + bytes(size)
+    events = whole(wire)
+    assert [(m.timestamp, len(m.payload)) for m in kinds(events, MessageReceived)] == [(a, 300), (b, 300)]
+    assert codes(events) == []
+
+
+@pytest.mark.parametrize("got", [128, 256])
+def test_an_abort_gives_what_arrived_and_keeps_the_header(got: int) -> None:
+    """The next fmt 3 on that csid starts a message like the one that was dropped."""
+    wire = chunk(4, video(128), length=300) + (b"\xc4" + bytes(128)) * (got // 128 - 1)
+    wire += bytes.fromhex("02 000000 000004 02 00000000 00000004")
+    wire += b"\xc4" + video(128, 7) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
+    events = whole(wire)
+    aborted, abort, again = kinds(events, MessageReceived)
+    assert (aborted.status, len(aborted.payload), aborted.missing_bytes) == (ABORTED, got, 300 - got)
+    assert abort.type_id == 2
+    assert (again.status, again.fmt, again.length, again.type_id) == (COMPLETE, 3, 300, 9)
+    assert again.payload[:128] == video(128, 7)
+    assert codes(events) == [ViolationCode.MSG_ABORTED]
+
+
+def test_an_abort_in_two_pieces_of_another_csid_changes_nothing() -> None:
+    wire = chunk(4, video(128), length=129)
+    wire += bytes.fromhex("02 000000 000004 02 00000000 00000006") + b"\xc4z"
+    events = whole(wire)
+    assert [m.status for m in kinds(events, MessageReceived)] == [COMPLETE, COMPLETE]
+    assert codes(events) == [ViolationCode.CTRL_ABORT_IDLE]
+
+
+@pytest.mark.parametrize(("size", "used", "code"), [
+    (0, 128, ViolationCode.CHUNK_SIZE_ZERO),
+    (1, 1, ViolationCode.CHUNK_SIZE_SMALL),
+    (0xFFFFFF, 0xFFFFFF, None),
+    (0x1000000, 0xFFFFFF, ViolationCode.CHUNK_SIZE_CLAMPED),
+    (0x7FFFFFFF, 0xFFFFFF, ViolationCode.CHUNK_SIZE_CLAMPED),
+    (0x80001000, 4096, ViolationCode.CHUNK_SIZE_BIT31),
+    (0x80000000, 128, ViolationCode.CHUNK_SIZE_ZERO),
+])  # fmt: skip
+def test_chunk_sizes(size: int, used: int, code: ViolationCode | None) -> None:
+    decoder = RtmpDecoder(phase="chunks")
+    events = decoder.receive_data(bytes.fromhex("02 000000 000004 01 00000000") + size.to_bytes(4, "big"))
+    assert decoder.chunk_size == used
+    assert codes(events)[-1:] == ([code] if code else [])
+
+
+def test_the_clock_goes_on_beyond_32_bits() -> None:
+    """Twice round by steps of 2^30, raw fields beside it."""
+    wire = b""
+    for number in range(9):
+        wire += chunk(4, b"\xaf\1", time=(number << 30) & 0xFFFFFFFF, type_id=8)
+    messages = kinds(whole(wire), MessageReceived)
+    assert [m.timestamp for m in messages] == [number << 30 for number in range(9)]
+    assert [m.timestamp_raw for m in messages] == [0, *[0xFFFFFF] * 3, 0, *[0xFFFFFF] * 3, 0]
+    assert [m.ext_timestamp for m in messages[:5]] == [None, 1 << 30, 2 << 30, 3 << 30, None]
+
+
+def test_a_fresh_csid_without_a_header_loses_sync_loudly() -> None:
+    events = whole(chunk(4, video(20)) + b"\xc7" + bytes(200))
+    assert [m.status for m in kinds(events, MessageReceived)] == [COMPLETE]
+    fresh = next(v for v in kinds(events, Violation) if v.code == ViolationCode.CHUNK_FRESH_CSID)
+    assert (fresh.severity, fresh.offset) == (Severity.ERROR, 32)
+    assert ViolationCode.CHUNK_RESYNC in codes(events)
+    assert [(skipped.start, skipped.end) for skipped in kinds(events, Skipped)] == [(32, 233)]
+
+
+def test_messages_under_way_at_the_end_are_told_in_order() -> None:
+    events = whole(chunk(6, video(128), length=300) + chunk(4, video(128), length=400) + b"\xc6" + bytes(50))
+    messages = kinds(events, MessageReceived)
+    assert [(m.csid, m.status, len(m.payload), m.missing_bytes) for m in messages] == [
+        (6, TRUNCATED, 178, 122),
+        (4, TRUNCATED, 128, 272),
+    ]
+    assert codes(events) == [ViolationCode.MSG_TRUNCATED] * 2
