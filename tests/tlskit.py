@@ -111,7 +111,7 @@ def talk(
                     end.do_handshake()
                     done[number] = True
             carry()
-    sent = [b"", b""]
+    sent = [bytearray(), bytearray()]
     ends = (client, server)
     for who, what in said:
         ends[who].write(what)
@@ -134,7 +134,7 @@ def talk(
     cipher = client.cipher()
     lines = log.read_bytes()[len(before) :].splitlines(keepends=True)
     secrets = b"".join(line for line in lines if not line.startswith(b"#"))
-    return Recorded(flights, sent, secrets, kept, cipher[0] if cipher else "")
+    return Recorded(flights, [bytes(data) for data in sent], secrets, kept, cipher[0] if cipher else "")
 
 
 def make_contexts(
@@ -248,7 +248,7 @@ def openssl_peers(
             process.wait()
 
 
-# -- as items of the capture layer --------------------------------------------------------------------------------------
+# -- as items of the capture layer -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -304,7 +304,8 @@ def items(
                 run = [own[at]]
                 while at + len(run) < len(own) and own[at + len(run)][2] == run[-1][2] + len(run[-1][3]):
                     run.append(own[at + len(run)])
-                columns = [np.array(c, np.int64) for c in ([p[2] for p in run], [p[0] for p in run], [p[0] * 1000 for p in run])]
+                places = [(p[2], p[0], p[0] * 1000) for p in run]
+                columns = [np.array(column, np.int64) for column in zip(*places)]
                 yield Run(wire, direction, offset, b"".join(p[3] for p in run), *columns)  # type: ignore[arg-type]
                 expected[direction] = run[-1][2] + len(run[-1][3])
                 at += len(run)

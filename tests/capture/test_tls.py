@@ -8,6 +8,7 @@ import re
 import shutil
 import ssl
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,7 @@ def test_state_is_a_value(recorded: dict[str, Recorded]) -> None:
         log.add(made.keylog)
         session, found = TlsSession(wire, log), Plain()
         sent = packets(made.flights)
-        for number, item in enumerate(items(wire, sent, {40, 41}, window=5)):
+        for item in items(wire, sent, {40, 41}, window=5):
             found.take(session.receive(item))
             saved = json.dumps(session.state())
             for line in made.keylog.split(b"\n"):
@@ -136,17 +137,17 @@ def test_state_is_a_value(recorded: dict[str, Recorded]) -> None:
             assert found.data(direction) == straight.data(direction)
 
 
-# -- losses -------------------------------------------------------------------------------------------------------------
+# -- losses -----------------------------------------------------------------------------------------------------------
 
 
 def contents(made: Recorded, direction: int) -> list[tuple[int, int, int, int]]:
-    """Of each data record: where it starts and ends on the wire, and where its content does; from a complete reading."""
+    """Of each data record: where it starts and ends on the wire, and where its content does."""
     wire, spans, found = Wire(), [], 0
     stream = b"".join(data for d, data in made.flights if d == direction)
     plain, _ = read(items(wire, [(d, o, b) for d, o, b in packets(made.flights, 1 << 20)]), wire, made.keylog)
     assert plain.data(direction) == made.sent[direction]
     starts = [int(s) for run in plain.runs[direction] for s in run.seg_offsets] + [len(made.sent[direction])]
-    sizes = [b - a for a, b in zip(starts, starts[1:])]
+    sizes = [b - a for a, b in pairwise(starts)]
     at, data_records = 0, []
     while at < len(stream):
         end = at + 5 + int.from_bytes(stream[at + 3 : at + 5], "big")
@@ -200,11 +201,8 @@ def test_a_lost_hello(recorded: dict[str, Recorded], name: str) -> None:
 @pytest.mark.parametrize("skipped", [30, 61, 112])
 def test_joined_in_the_middle(recorded: dict[str, Recorded], skipped: int) -> None:
     made = recorded["tls13"]
-    other = KeyLog()
-    noise = "".join(
-        f"{label} {n:064x} {n:096x}\n" for n in range(50) for label in ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
-    )
-    other.add(noise.encode())
+    labels = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
+    noise = "".join(f"{label} {n:064x} {n:096x}\n" for n in range(50) for label in labels)
     wire = Wire(syn=False)
     sent = packets(made.flights)
     found, session = read(items(wire, sent, skip_before=skipped), wire, noise.encode() + made.keylog)
@@ -230,7 +228,13 @@ def test_joined_in_the_middle_without_the_hellos_tls12_says_so(recorded: dict[st
 
 @needs_openssl
 @pytest.mark.parametrize(
-    "suite", ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"]
+    "suite",
+    [
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+        "TLS_AES_128_CCM_8_SHA256",
+    ],
 )
 def test_suites_and_key_updates_of_tls13(directory: Path, suite: str) -> None:
     said: list[list[bytes]] = [[], []]
@@ -276,7 +280,7 @@ def test_renegotiation_in_tls12(directory: Path) -> None:
         assert found.data(1) == b"answer\n"
     # Without the second secret the rest is lost and told, the first part stays.
     first = b"\n".join(log.splitlines()[:2])
-    found, session = read(items(wire := Wire(), packets(flights)), wire, first)
+    found, _ = read(items(wire := Wire(), packets(flights)), wire, first)
     assert found.data(0) == b"before\n"
 
 
@@ -308,7 +312,7 @@ def test_resumption(directory: Path, version: ssl.TLSVersion) -> None:
     whole(found, second)
 
 
-# -- damage ---------------------------------------------------------------------------------------------------------------
+# -- damage -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["tls13", "gcm128"])
@@ -343,7 +347,7 @@ def test_partial_key_logs(recorded: dict[str, Recorded]) -> None:
 
 
 def test_damaged_bytes_cost_their_record(recorded: dict[str, Recorded]) -> None:
-    for name in AEAD + ("cbc-sha1",):
+    for name in (*AEAD, "cbc-sha1"):
         made = recorded[name]
         sent = [list(packet) for packet in packets(made.flights, 700)]
         hit = next(n for n, p in enumerate(sent) if n > 60 and p[0] == 0 and len(p[2]) == 700)
@@ -364,7 +368,7 @@ def test_a_record_that_is_too_long_and_noise(recorded: dict[str, Recorded]) -> N
     for extra in (b"\x17\x03\x03" + (20480).to_bytes(2, "big") + bytes(20480), b"\0" * 3000, b"\x17\x03\x03\0\0"):
         wire = Wire()
         given = [*flights[:place], (0, extra), *flights[place:]]
-        found, session = read(items(wire, packets(given)), wire, made.keylog)
+        found, _ = read(items(wire, packets(given)), wire, made.keylog)
         assert found.data(0) == made.sent[0]
         assert found.data(1) == made.sent[1]
         (note,) = found.noted
@@ -376,7 +380,7 @@ def test_alerts(directory: Path, recorded: dict[str, Recorded]) -> None:
     hello = made.flights[0]
     alert = (1, b"\x15\x03\x03\x00\x02\x02\x28")
     wire = Wire()
-    found, session = read(items(wire, packets([hello, alert])), wire, made.keylog)
+    found, _ = read(items(wire, packets([hello, alert])), wire, made.keylog)
     (note,) = found.noted
     assert note.code is ViolationCode.TLS_ALERT and note.direction == 1  # type: ignore[attr-defined]
     assert "fatal alert handshake_failure" in note.detail and "no cipher" in note.detail  # type: ignore[attr-defined]
@@ -385,7 +389,7 @@ def test_alerts(directory: Path, recorded: dict[str, Recorded]) -> None:
     contexts[0].verify_mode = ssl.CERT_REQUIRED
     flights = refused(contexts)
     log = (directory / "keys.log").read_bytes()
-    found, session = read(items(wire := Wire(), packets(flights)), wire, log)
+    found, _ = read(items(wire := Wire(), packets(flights)), wire, log)
     (note,) = found.noted
     assert note.direction == 0 and "unknown_ca" in note.detail  # type: ignore[attr-defined]
 
@@ -423,7 +427,7 @@ def test_any_bytes_end_without_an_exception(recorded: dict[str, Recorded]) -> No
             damaged.append((direction, offset, data))
         lost = {n for n in range(1, len(sent) + 1) if chance.random() < 0.05}
         wire = Wire(syn=chance.random() < 0.7)
-        found, session = read(items(wire, damaged, lost, skip_before=chance.choice((0, 0, 5))), wire, made.keylog)
+        found, _ = read(items(wire, damaged, lost, skip_before=chance.choice((0, 0, 5))), wire, made.keylog)
         for direction in (0, 1):
             at = 0
             for item in sorted([*found.runs[direction], *found.lost[direction]], key=lambda i: i.offset):
