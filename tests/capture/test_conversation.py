@@ -1,0 +1,198 @@
+"""Two ends talking: who is who, what answers what, how it ended. The talks are made up packet by packet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from decoded import Rows, RtmpTalk, decode
+from rewrite import ACK, RST, Talk
+
+SUCCESS = {"level": "status", "code": "NetConnection.Connect.Success", "description": "ok"}
+
+
+def connected(talk: RtmpTalk, version: int = 3) -> RtmpTalk:
+    talk.handshake(version).command(0, "connect", 1, {"app": "live", "tcUrl": "rtmp://h/live", "flashVer": "X 1"})
+    return talk.wait(0.25).command(1, "_result", 1, {"fmsVer": "FMS/3,0"}, SUCCESS)
+
+
+def publishing(talk: RtmpTalk) -> RtmpTalk:
+    connected(talk).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
+    return talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Publish.Start"}, stream_id=1)
+
+
+def audio(talk: RtmpTalk, count: int = 3) -> RtmpTalk:
+    for number in range(count):
+        talk.send(0, 8, b"\x2f" + bytes(20), stream_id=1, timestamp=number * 26)
+    return talk
+
+
+def codes(rows: dict[str, Rows]) -> set[str]:
+    return {row["rule_id"] for row in rows["findings"] if row["severity"] != "info"}
+
+
+def test_answers_find_their_commands(tmp_path: Path) -> None:
+    rows = decode(publishing(RtmpTalk()).bye().write(tmp_path / "a.pcap"))
+    commands = sorted(rows["commands"], key=lambda row: row["ts"])
+    asked = {(row["direction"], row["msg_no"]): row["name"] for row in commands}
+    answers = {
+        (row["name"], row["msg_no"]): asked["c2s", row["response_to_msg_no"]]
+        for row in commands
+        if row["response_ms"] is not None
+    }
+    assert answers == {("_result", 0): "connect", ("_result", 1): "createStream", ("onStatus", 2): "publish"}
+    (connect,) = [row for row in commands if row["response_to_msg_no"] == 0]
+    assert 250 <= connect["response_ms"] <= 254, "0.25 s and the packets between"
+    assert (connect["level"], connect["code"], connect["description"]) == tuple(SUCCESS.values())
+    (connection,) = rows["connections"]
+    assert (connection["app"], connection["flash_ver"], connection["server_ver"]) == ("live", "X 1", "FMS/3,0")
+    (stream,) = rows["streams"]
+    assert (stream["name"], stream["role"], stream["stream_id"], stream["app"]) == ("show", "publish", 1, "live")
+    assert json.loads(commands[0]["args"])[0]["tcUrl"] == "rtmp://h/live"
+
+
+def test_a_play_is_answered_by_reset_and_start(tmp_path: Path) -> None:
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "play", 3, None, "show", stream_id=1)
+    for code in ("NetStream.Play.Reset", "NetStream.Play.Start", "NetStream.Play.UnpublishNotify"):
+        talk.command(1, "onStatus", 0, None, {"level": "status", "code": code}, stream_id=1)
+    rows = decode(talk.bye().write(tmp_path / "a.pcap"))
+    (play,) = [row["msg_no"] for row in rows["commands"] if row["name"] == "play"]
+    told = {row["code"]: row["response_to_msg_no"] for row in rows["commands"] if row["name"] == "onStatus"}
+    assert told == {"NetStream.Play.Reset": play, "NetStream.Play.Start": play, "NetStream.Play.UnpublishNotify": None}
+
+
+def test_silence_after_a_command_is_told(tmp_path: Path) -> None:
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).wait(6).bye()
+    rows = decode(talk.write(tmp_path / "a.pcap"))
+    (finding,) = [row for row in rows["findings"] if row["rule_id"] == "CMD_NO_RESPONSE"]
+    assert finding["at_fault"] == "server" and "createStream" in finding["detail"]
+    assert [
+        row["name"] for row in rows["commands"] if row["msg_no"] == finding["msg_no"] and row["direction"] == "c2s"
+    ] == ["createStream"]
+
+
+def test_a_refusal_is_told_once_and_ends_the_connection(tmp_path: Path) -> None:
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
+    status = {"level": "error", "code": "NetStream.Publish.Denied", "description": "show: not you"}
+    rows = decode(talk.command(1, "onStatus", 0, None, status, stream_id=1).bye(1).write(tmp_path / "a.pcap"))
+    (finding,) = [row for row in rows["findings"] if row["rule_id"] == "CMD_REFUSED"]
+    assert "NetStream.Publish.Denied" in finding["detail"] and finding["severity"] == "error"
+    assert rows["connections"][0]["close_cause"] == "refused" and rows["connections"][0]["closed_by"] == "server"
+
+
+def test_a_second_publisher_is_a_bad_name_and_no_mere_refusal(tmp_path: Path) -> None:
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
+    status = {"level": "error", "code": "NetStream.Publish.BadName"}
+    rows = decode(talk.command(1, "onStatus", 0, None, status, stream_id=1).bye(1).write(tmp_path / "a.pcap"))
+    assert "SESSION_BAD_NAME" in codes(rows) and "CMD_REFUSED" not in codes(rows)
+
+
+def _teardown(talk: RtmpTalk) -> None:
+    talk.command(0, "deleteStream", 4, None, 1).bye()
+
+
+def _vanish(talk: RtmpTalk) -> None:
+    talk.bye()
+
+
+def _reset(talk: RtmpTalk) -> None:
+    talk.talk.add(0, RST | ACK)
+
+
+def _timeout(talk: RtmpTalk) -> None:
+    talk.wait(30).bye(1)
+
+
+def _open(talk: RtmpTalk) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (_teardown, ("teardown", "client", "fin")),
+        (_vanish, ("peer_vanished", "client", "fin")),
+        (_reset, ("peer_vanished", "client", "rst")),
+        (_timeout, ("idle_timeout", "server", "fin")),
+        (_open, ("capture_ended", None, "open")),
+    ],
+)
+def test_how_it_ended(tmp_path: Path, end: Callable[[RtmpTalk], None], expected: tuple[Any, ...]) -> None:
+    talk = audio(publishing(RtmpTalk()))
+    end(talk)
+    rows = decode(talk.write(tmp_path / "a.pcap"))
+    (connection,) = rows["connections"]
+    assert (connection["close_cause"], connection["closed_by"], connection["close_kind"]) == expected
+    assert ("TCP_RESET" in codes(rows)) == (end is _reset)
+    (told,) = [row for row in rows["findings"] if row["rule_id"] == "SESSION_END"]
+    assert expected[0] in told["detail"]
+
+
+@pytest.mark.parametrize("ports", [(40000, 1935), (1935, 40000), (5000, 5001)])
+def test_roles_without_a_syn_by_what_is_said(tmp_path: Path, ports: tuple[int, int]) -> None:
+    """The server speaks first in this recording, and its port does not look like one."""
+    talk = RtmpTalk(Talk(("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])), syn=False)
+    talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Publish.Start"}, stream_id=1)
+    talk.command(0, "@setDataFrame", None, "onMetaData", {"width": 1}, stream_id=1)
+    rows = decode(audio(talk, 40).write(tmp_path / "a.pcap"))
+    (connection,) = rows["connections"]
+    assert connection["midstream"]
+    assert (connection["orig_h"], connection["resp_h"]) == ("10.0.0.1", "10.0.0.2")
+    assert {row["direction"] for row in rows["messages"] if row["type_id"] == 8} == {"c2s"}
+
+
+def test_a_wrong_version_is_told_when_the_rest_is_rtmp(tmp_path: Path) -> None:
+    rows = decode(connected(RtmpTalk(), version=7).bye().write(tmp_path / "a.pcap"))
+    assert "HS_VERSION" in codes(rows)
+    assert [row["name"] for row in rows["commands"]].count("connect") == 1
+
+
+def test_a_message_cut_by_the_end_is_a_finding_and_no_row(tmp_path: Path) -> None:
+    talk = publishing(RtmpTalk())
+    whole = bytes.fromhex("04 000000 000100 08 01000000") + bytes(100)
+    rows = decode(talk.say(0, whole).bye().write(tmp_path / "a.pcap"))
+    (finding,) = [row for row in rows["findings"] if row["rule_id"] == "MSG_TRUNCATED"]
+    assert "audio message of 256 bytes" in finding["detail"] and "156" in finding["detail"]
+    assert not [row for row in rows["messages"] if row["type_id"] == 8]
+
+
+def test_the_handshake_row(tmp_path: Path) -> None:
+    (row,) = decode(connected(RtmpTalk()).bye().write(tmp_path / "a.pcap"))["handshakes"]
+    assert (row["c0_version"], row["s0_version"], row["c1_time"], row["s1_time"]) == (3, 3, 1, 2)
+    assert (row["c1_scheme"], row["s1_scheme"], row["c2_kind"], row["s2_kind"]) == ("plain", "plain", "echo", "echo")
+    assert row["complete"] and row["duration_ms"] > 0
+
+
+def test_real_digest_handshakes_are_signed(sample_pcaps: Path) -> None:
+    """ffmpeg sends a digest and nginx-rtmp signs it; an ffmpeg that publishes echoes S1 (rtmp_handshake checks the
+    server only for input)."""
+    (row,) = decode(sample_pcaps / "ffmpeg_publish_h264_aac.pcap", tables=("handshakes",))["handshakes"]
+    assert row["c1_scheme"].startswith("digest") and row["s1_scheme"].startswith("digest")
+    assert (row["c2_kind"], row["s2_kind"]) == ("echo", "signature")
+
+
+def test_rtmpe_is_named_and_left_alone(sample_pcaps: Path) -> None:
+    rows = decode(sample_pcaps / "rtmpe_rtmpdump_rtmpsrv.pcap")
+    assert {row["service"] for row in rows["connections"]} == {"rtmpe"}
+    assert "HS_ENCRYPTED" in {row["rule_id"] for row in rows["findings"]}
+    assert {row["c1_scheme"] for row in rows["handshakes"]} == {"rtmpe"}
+    assert not rows["messages"]
+
+
+def test_a_gap_that_was_acknowledged_is_the_recorders(sample_pcaps: Path) -> None:
+    """The capture lacks packets that the server acknowledged: the README says which."""
+    rows = decode(sample_pcaps / "capture_gap_lost_packets.pcap")
+    gaps = [row for row in rows["findings"] if row["rule_id"] == "TCP_GAP"]
+    assert {row["at_fault"] for row in gaps} == {"capture"}
+    assert sum(row["count"] for row in gaps) == rows["streams"][0]["gaps"]
+    whole, part = (decode(sample_pcaps / f"capture_gap_{name}.pcap", tables=("connections",))["connections"][0]
+                   for name in ("full", "lost_packets"))  # fmt: skip
+    for way in ("c2s", "s2c"):
+        assert part[f"missed_bytes_{way}"] == whole[f"delivered_bytes_{way}"] - part[f"delivered_bytes_{way}"]

@@ -1,0 +1,152 @@
+"""`extract`: what a real server recorded or a real player received comes out of the capture again."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+from decoded import Tag, decode, recorded_tags
+
+from rtmp_spark.cli import main
+from rtmp_spark.codec.flv import parse_file
+
+# Captures with their records. In these the recorder or the network lost bytes; all else must be there.
+LOSSY = {"publisher_killed_midstream"}
+RECORDS = [
+    ("ffmpeg_publish_h264_aac.pcap", "server_record"),
+    ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "server_record"),
+    ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "received_by_rtmpdump"),
+    ("ffmpeg_publish_flashsv_adpcm.pcap", "server_record"),
+    ("ffmpeg_publish_g711mu_audio_only.pcap", "server_record"),
+    ("ffmpeg_publish_querystring_metadata.pcap", "server_record"),
+    ("extended_timestamps_ffmpeg_publish_rtmpdump_play.pcap", "server_record"),
+    ("p1936_extended_timestamps_multichunk.pcap", "server_record"),
+    ("p1936_extended_timestamps_multichunk.pcap", "received_by_rtmpdump"),
+    ("gst_rtmp2sink_publish_h264_aac.pcap", "server_record"),
+    ("gst_rtmpsink_librtmp_publish_h264_mp3.pcap", "server_record"),
+    ("nginx_vod_rtmpdump_play.pcap", "received_by_rtmpdump"),
+    ("lossy_mtu1500_client_side.pcap", "server_record"),
+    ("lossy_mtu1500_server_side.pcap", "received_by_rtmpdump"),
+    ("publisher_killed_midstream.pcap", "server_record"),
+    ("republish_same_name.pcap", "server_record_0"),
+    ("republish_same_name.pcap", "server_record_1"),
+    ("p1950_enhanced_av1_aac_ffmpeg7_nms.pcap", "server_record"),
+    ("p1950_enhanced_vp9_opus_libav62_nms.pcap", "server_record"),
+    ("p1950_enhanced_multitrack_audio_libav62_nms.pcap", "server_record"),
+    ("p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap", "server_record"),
+]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTMP_SPARK_REDACT_KEY", "test")
+
+
+def extracted(path: Path) -> list[Tag]:
+    file = parse_file(path.read_bytes())
+    assert not file.violations
+    return [
+        Tag(t.type_id, t.timestamp, len(t.payload), hashlib.sha256(t.payload).hexdigest(), t.payload[:5].hex())
+        for t in file.tags
+    ]
+
+
+def coded(tags: list[Tag], type_id: int) -> list[Tag]:
+    return [tag for tag in tags if tag.is_media and tag.type_id == type_id]
+
+
+@pytest.mark.parametrize(("name", "record"), RECORDS)
+def test_the_record_comes_out_of_the_capture(
+    sample_pcaps: Path, oracle: Path, tmp_path: Path, name: str, record: str
+) -> None:
+    assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 0
+    wanted = recorded_tags(oracle / f"{name.split('.pcap')[0]}.{record}.flvtags.tsv")
+    candidates = [extracted(path) for path in sorted(tmp_path.glob("*.flv"))]
+    assert any(_holds(tags, wanted, steady="received" not in record) for tags in candidates)
+
+
+def _holds(tags: list[Tag], wanted: list[Tag], *, steady: bool) -> bool:
+    """Every coded frame of the record, in order, all shifted by one time (players rebase as they like)."""
+    shifts = set()
+    for type_id in (8, 9):
+        ours = iter(coded(tags, type_id))
+        for tag in coded(wanted, type_id):
+            found = next((own for own in ours if own.sha256 == tag.sha256), None)
+            if found is None:
+                return False
+            shifts.add(found.timestamp - tag.timestamp)
+    return len(shifts) == 1 or not steady
+
+
+def test_metadata_is_what_players_get(sample_pcaps: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.flv"
+    assert main(["extract", str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), "-o", str(target)]) == 0
+    first = parse_file(target.read_bytes()).tags[0]
+    assert first.type_id == 18 and first.payload.startswith(b"\x02\x00\x0aonMetaData")
+
+
+@pytest.mark.parametrize("program", ["ffprobe"], indirect=True)
+@pytest.mark.parametrize("name", ["ffmpeg_publish_h264_aac.pcap", "capture_gap_lost_packets.pcap"])
+def test_ffmpeg_plays_it(sample_pcaps: Path, tmp_path: Path, program: str, name: str) -> None:
+    target = tmp_path / "out.flv"
+    assert main(["extract", str(sample_pcaps / name), "-o", str(target)]) == 0
+    command = [
+        program,
+        "-v",
+        "error",
+        "-count_packets",
+        "-show_entries",
+        "stream=codec_name,nb_read_packets",
+        "-of",
+        "csv=p=0",
+    ]
+    lines = subprocess.run([*command, str(target)], capture_output=True, text=True, check=True).stdout.split()
+    counted = dict(line.split(",") for line in lines)
+    own = [t for t in extracted(target) if t.is_media]
+    for codec, type_id in (("aac", 8), ("h264", 9)):
+        coded_frames = [t for t in own if t.type_id == type_id and t.head[2:4] == "01"]
+        assert int(counted[codec]) == len(coded_frames)
+
+
+def test_one_of_several_must_be_chosen(sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
+    assert main(["extract", str(path), "-o", str(tmp_path / "x.flv")]) == 2
+    told = capsys.readouterr().err
+    uids = [row["uid"] for row in decode(path, tables=("connections",))["connections"]]
+    assert all(uid in told for uid in uids) and not (tmp_path / "x.flv").exists()
+    assert main(["extract", str(path), "-o", str(tmp_path / "x.flv"), "--uid", uids[0]]) == 0
+    assert main(["extract", str(path), "-o", f"{tmp_path}/all/"]) == 0
+    names = {p.name for p in (tmp_path / "all").iterdir()}
+    assert len(names) == 2 and {name.split("-", 1)[0] for name in names} == set(uids)
+    assert {name.split("-", 1)[1] for name in names} == {"1-publish.flv", "1-play.flv"}
+
+
+def test_a_stream_is_found_by_its_name_and_by_its_hash(sample_pcaps: Path, tmp_path: Path) -> None:
+    path = sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap"
+    plain = decode(path, tables=("streams",))["streams"][0]["name"]
+    from rtmp_spark.capture.redact import Redactor
+
+    for number, name in enumerate((plain, plain.split("?")[0], Redactor(b"test").stream_name(plain))):
+        target = tmp_path / f"{number}.flv"
+        assert main(["extract", str(path), "--stream", name, "-o", str(target)]) == 0
+        assert target.stat().st_size > 1000
+    assert main(["extract", str(path), "--stream", "another", "-o", str(tmp_path / "none.flv")]) == 2
+
+
+def test_lost_messages_are_left_out_and_told(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "gap.flv"
+    assert main(["extract", str(sample_pcaps / "capture_gap_lost_packets.pcap"), "-o", str(target)]) == 0
+    assert "left out" in capsys.readouterr().out
+    whole = tmp_path / "full.flv"
+    assert main(["extract", str(sample_pcaps / "capture_gap_full.pcap"), "-o", str(whole)]) == 0
+    ours, full = ({t.sha256 for t in extracted(path) if t.is_media} for path in (target, whole))
+    assert ours < full
+
+
+def test_no_media_and_no_rtmp(sample_pcaps: Path, tmp_path: Path) -> None:
+    for name in ("garbage_on_1935.pcap", "denied_and_unknown_app.pcap", "rtmpe_rtmpdump_rtmpsrv.pcap"):
+        assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 5

@@ -1,0 +1,149 @@
+"""`inspect` and `slice` as a person or a script meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtmp_spark import schema
+from rtmp_spark.capture.recording import ALL_TABLES
+from rtmp_spark.cli import main
+
+PUBLISH = "ffmpeg_publish_h264_aac.pcap"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTMP_SPARK_REDACT_KEY", "test")
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
+    assert main(["inspect", *map(str, arguments), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("table", ALL_TABLES)
+def test_json_has_exactly_the_columns_of_the_table(
+    sample_pcaps: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    rows = lines(capsys, sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap", "--table", table)
+    assert rows and all(tuple(row) == schema.column_names(table) for row in rows)
+    for column in schema.TABLES[table].columns:
+        if not column.nullable:
+            assert all(row[column.name] is not None for row in rows), column.name
+
+
+def test_json_without_a_table_names_it_first(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = lines(capsys, sample_pcaps / PUBLISH)
+    assert {row["table"] for row in rows} == set(ALL_TABLES) and all(next(iter(row)) == "table" for row in rows)
+    counted = [row for row in rows if row["table"] == "messages"]
+    assert counted == [
+        {"table": "messages", **row} for row in lines(capsys, sample_pcaps / PUBLISH, "--table", "messages")
+    ]
+
+
+def test_times_and_arguments_are_written_as_promised(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = lines(capsys, sample_pcaps / PUBLISH, "--table", "commands")[0]
+    assert command["name"] == "connect" and command["args"][0]["app"] == "live"
+    assert len(command["ts"]) == len("2026-01-31T12:00:00.000000Z") and command["ts"].endswith("Z")
+    assert command["response_ms"] is None
+
+
+def test_secrets_show_only_when_asked(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap"
+    (hidden,) = lines(capsys, path, "--table", "streams")
+    (shown,) = lines(capsys, path, "--table", "streams", "--keep-secrets")
+    assert hidden["name"].startswith("key-") and not shown["name"].startswith("key-") and "?" in shown["name"]
+    kept = lines(capsys, path, "--table", "payloads")
+    every = lines(capsys, path, "--table", "payloads", "--keep-secrets")
+    assert len(kept) < len(every)
+    secret = shown["name"].split("?")[0].encode().hex()
+    assert any(secret in row["payload"] for row in every) and not any(secret in row["payload"] for row in kept)
+
+
+def test_the_screen_tells_the_story(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(sample_pcaps / "denied_and_unknown_app.pcap")]) == 0
+    told = capsys.readouterr().out
+    for word in ("106 packets", "NetStream.Play.StreamNotFound", "CMD_REFUSED", "4 RTMP connections", "38 messages"):
+        assert word in told
+    assert main(["inspect", str(sample_pcaps / PUBLISH), "--table", "controls"]) == 0
+    header, *rest = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["uid", "direction", "msg_no", "ts"] and len(rest) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "word"),
+    [
+        (lambda d: d / "missing.pcap", 2, "does not exist"),
+        (lambda d: d, 2, "directory"),
+        (lambda d: _written(d / "empty.pcap", b""), 4, "empty"),
+        (lambda d: _written(d / "text.pcap", b"hello " * 10), 4, "not a capture"),
+        (
+            lambda d: _written(d / "none.pcap", bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")),
+            5,
+            "no RTMP",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Any, code: int, word: str
+) -> None:
+    assert main(["inspect", str(make(tmp_path))]) == code
+    told = capsys.readouterr().err.strip()
+    assert word in told and len(told.splitlines()) == 1 and "Traceback" not in told
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_a_good_file_beside_a_bad_one_is_shown(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = _written(tmp_path / "bad.pcap", b"hello " * 10)
+    assert main(["inspect", str(bad), str(sample_pcaps / PUBLISH), "--table", "connections", "--json"]) == 4
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_what_is_not_there_is_said(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--uid", "CNOSUCH"], ["--stream", "nobody"], ["--table", "nothing"]):
+        assert main(["inspect", str(sample_pcaps / PUBLISH), *arguments]) == 2
+        assert arguments[1] in capsys.readouterr().err
+    assert main(["inspect", str(sample_pcaps / "garbage_on_1935.pcap"), "--port", "1"]) == 5
+
+
+def test_wire_text_cannot_steer_the_terminal() -> None:
+    from rtmp_spark.commands.inspect_output import harmless
+
+    assert harmless("a\x1b[31mb\u202ec\n") == "a.[31mb.c."
+
+
+# -- slice ------------------------------------------------------------------------------------------------------
+
+
+def test_a_slice_is_one_connection_whole(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = sample_pcaps / "republish_same_name.pcap", tmp_path / "one.pcapng"
+    assert main(["slice", str(source), "-o", str(target)]) == 2, "two connections, none chosen"
+    wanted = lines(capsys, source, "--table", "connections")[1]
+    assert main(["slice", str(source), "--uid", wanted["uid"], "-o", str(target)]) == 0
+    capsys.readouterr()
+    (same,) = lines(capsys, target, "--table", "connections")
+    files = ("capture_ids",)
+    assert {k: v for k, v in same.items() if k not in files} == {k: v for k, v in wanted.items() if k not in files}
+
+
+@pytest.mark.parametrize("program", ["tshark"], indirect=True)
+def test_wireshark_reads_a_slice_and_its_comments(sample_pcaps: Path, tmp_path: Path, program: str) -> None:
+    target = tmp_path / "gap.pcapng"
+    assert main(["slice", str(sample_pcaps / "capture_gap_lost_packets.pcap"), "-o", str(target)]) == 0
+    command = [program, "-r", str(target), "-T", "fields", "-e", "frame.comment"]
+    comments = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(comments) == 832, "the capture has so many packets"
+    assert any("TCP_GAP" in comment for comment in comments)

@@ -1,0 +1,367 @@
+"""Recordings against what others say about the same traffic: server records, whole twins, tshark, arithmetic."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rewrite
+from decoded import Rows, RtmpTalk, decode, recorded_tags, redacting, types
+from rewrite import Packet
+
+from rtmp_spark.capture.identity import community_id
+from rtmp_spark.capture.recording import TreeHash
+from rtmp_spark.capture.settings import Settings
+
+# Counted by tshark 4.0.17 with its limits raised (audio, video), as the README of the captures tells.
+COUNTED = {
+    "any_sll_ffmpeg_publish.pcap": (155, 102),
+    "any_sll2_ffmpeg_publish.pcap": (155, 102),
+    "nanosecond_ffmpeg_publish.pcap": (155, 102),
+    "pcapng_dumpcap_ffmpeg_publish.pcapng": (155, 102),
+    "big_endian_ffmpeg_publish.pcap": (275, 179),
+    "gzip_ffmpeg_publish.pcap.gz": (155, 100),
+    "vlan100_ffmpeg_publish.pcap": (218, 127),
+    "ipv6_ffmpeg_publish.pcap": (131, 77),
+    "ffmpeg_publish_h264_aac.pcap": (218, 127),
+    "ffmpeg_vod_seek.pcap": (339, 201),
+    "lossy_mtu1500_client_side.pcap": (359, 204),
+    "p1936_extended_timestamps_multichunk.pcap": (376, 204),
+    "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap": (309, 181),
+}
+
+
+def media(rows: Rows) -> set[tuple[Any, ...]]:
+    return {
+        (r["direction"], r["type_id"], r["length"], r["payload_crc32"])
+        for r in rows
+        if r["status"] == "complete" and r["type_id"] in (8, 9)
+    }
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_as_many_messages_as_tshark(sample_pcaps: Path, name: str) -> None:
+    found = types(decode(sample_pcaps / name, tables=("messages",))["messages"])
+    assert (found[8], found[9]) == COUNTED[name]
+
+
+@pytest.mark.parametrize("program", ["tshark"], indirect=True)
+@pytest.mark.parametrize("name", ["ffmpeg_publish_bframes_rtmpdump_play.pcap", "gst_rtmp2sink_publish_h264_aac.pcap"])
+def test_frames_and_times_are_those_of_tshark(sample_pcaps: Path, program: str, name: str) -> None:
+    """Every message that tshark completes in a frame, we complete in that frame, at that time, with that header."""
+    fields = ("frame.number", "frame.time_epoch", "tcp.srcport", "rtmpt.header.csid", "rtmpt.header.format")
+    command = [program, "-o", "rtmpt.max_packet_size:16777216", "-o", "tcp.reassemble_out_of_order:TRUE"]
+    command += ["-r", str(sample_pcaps / name), "-Y", "rtmpt", "-T", "fields"]
+    command += [word for field in fields for word in ("-e", field)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    theirs: Counter[tuple[Any, ...]] = Counter()
+    for line in lines:
+        frame, epoch, port, csids, formats = line.split("\t")
+        seconds, fraction = epoch.split(".")
+        for csid, fmt in zip(csids.split(","), formats.split(",")):
+            if csid:
+                theirs[
+                    int(frame), int(seconds) * 1_000_000 + int(fraction[:6]), port == "1935", int(csid), int(fmt)
+                ] += 1
+    ours = Counter(
+        (
+            row["frame_last"], round(row["ts_last"].timestamp() * 1e6), row["direction"] == "s2c", row["csid"],
+            row["fmt"],
+        )
+        for row in decode(sample_pcaps / name, tables=("messages",))["messages"]
+    )  # fmt: skip
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "least"),
+    [
+        ("capture_gap_lost_packets.pcap", "capture_gap_full.pcap", 0.95),
+        ("midstream_publish_and_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", 0.8),
+        ("midstream_publish_default_chunk_context_missing.pcap", "ffmpeg_publish_h264_aac.pcap", 0.8),
+        ("lossy_mtu1500_client_side.pcap", "lossy_mtu1500_server_side.pcap", 1.0),
+        ("one_direction_server_to_client.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", 0.4),
+    ],
+)
+def test_nothing_is_invented_and_little_lost(sample_pcaps: Path, part: str, whole: str, least: float) -> None:
+    of_part, of_whole = (media(decode(sample_pcaps / name, tables=("messages",))["messages"]) for name in (part, whole))
+    assert not of_part - of_whole
+    assert len(of_part & of_whole) >= least * len(of_whole)
+
+
+def test_the_server_got_the_tags_that_were_sent(sample_pcaps: Path, oracle: Path) -> None:
+    """Length and order of every coded frame as nginx recorded them."""
+    rows = decode(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+    sent = [(t["kind"], r["length"]) for t, r in zip(rows["media_tags"], _media_messages(rows)) if not t["is_config"]]
+    wanted = [
+        ("audio" if tag.type_id == 8 else "video", tag.size)
+        for tag in recorded_tags(oracle / "ffmpeg_publish_h264_aac.server_record.flvtags.tsv")
+        if tag.is_media
+    ]
+    assert sent == wanted
+
+
+def _media_messages(rows: dict[str, Rows]) -> Rows:
+    return [row for row in rows["messages"] if row["type_id"] in (8, 9)]
+
+
+# -- one recording, however its packets travel ------------------------------------------------------------------------
+
+SAME = "capture_gap_full.pcap"
+
+
+def _columns(rows: dict[str, Rows], *, without: set[str]) -> dict[str, Rows]:
+    """Rows in the order of their keys: between connections and directions the order of rows is nobody's promise."""
+    return {
+        table: sorted(
+            ({k: v for k, v in row.items() if k not in without} for row in found),
+            key=lambda row: [
+                str(row.get(name)).zfill(12) for name in ("uid", "direction", "msg_no", "part_no", "rule_id")
+            ],
+        )
+        for table, found in rows.items()
+        if table not in ("captures", "intervals")
+    }
+
+
+FILE_ONLY = {"capture_id", "capture_id_last", "capture_ids"}
+FRAMES = {"frame", "frame_first", "frame_last"}
+TIMES = {"ts", "ts_first", "ts_last", "ts_end", "response_ms", "silence_ms_c2s", "silence_ms_s2c"}
+COUNTS = {f"{name}_{d}" for name in ("packets", "captured_bytes", "duplicate_bytes") for d in ("c2s", "s2c")}
+AGAIN = {f"{name}_{d}" for name in ("retransmitted_bytes", "out_of_order_packets") for d in ("c2s", "s2c")}
+
+VARIANTS: dict[str, tuple[Callable[[list[Packet]], bytes], set[str]]] = {
+    "pcapng": (lambda p: rewrite.pcapng(rewrite.build(p)), set()),
+    "nanoseconds, big endian": (lambda p: rewrite.pcap(rewrite.build(p), order=">", nano=True), set()),
+    "gzip, two members": (lambda p: rewrite.gzipped(rewrite.pcap(rewrite.build(p)), 2), set()),
+    "sequence numbers wrap": (lambda p: rewrite.pcap(rewrite.build(rewrite.wrap_soon(p, 20_000))), set()),
+    "vlan": (lambda p: rewrite.pcap(rewrite.build(p, "vlan"), rewrite.LINKS["vlan"][0]), {"vlan"}),
+    "every packet twice": (lambda p: rewrite.pcap(rewrite.build(rewrite.duplicate(p))), FRAMES | COUNTS | AGAIN),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_same_rows_on_another_way(sample_pcaps: Path, tmp_path: Path, name: str) -> None:
+    make, exempt = VARIANTS[name]
+    packets = rewrite.read(sample_pcaps / SAME)
+    (tmp_path / "plain.pcap").write_bytes(rewrite.pcap(rewrite.build(packets)))
+    (tmp_path / "other").write_bytes(make(packets))
+    plain, other = (
+        _columns(decode(tmp_path / file, settings=redacting()), without=FILE_ONLY | exempt)
+        for file in ("plain.pcap", "other")
+    )
+    assert other == plain
+
+
+def test_shuffled_packets_give_the_same_messages(sample_pcaps: Path, tmp_path: Path) -> None:
+    packets = rewrite.read(sample_pcaps / SAME)
+    (tmp_path / "shuffled.pcap").write_bytes(rewrite.pcap(rewrite.build(rewrite.shuffle(packets, 7, reach=20))))
+    plain = _columns(decode(sample_pcaps / SAME, tables=("messages", "media_tags")), without=FILE_ONLY | FRAMES)
+    mixed = _columns(decode(tmp_path / "shuffled.pcap", tables=("messages", "media_tags")), without=FILE_ONLY | FRAMES)
+    assert mixed == plain
+
+
+def test_small_segments_give_the_same_messages(sample_pcaps: Path, tmp_path: Path) -> None:
+    packets = rewrite.read(sample_pcaps / SAME)
+    (tmp_path / "small.pcap").write_bytes(rewrite.pcap(rewrite.build(rewrite.resegment(packets, 100))))
+    plain = _columns(decode(sample_pcaps / SAME, tables=("messages", "commands")), without=FILE_ONLY | FRAMES)
+    small = _columns(decode(tmp_path / "small.pcap", tables=("messages", "commands")), without=FILE_ONLY | FRAMES)
+    assert small == plain
+
+
+def test_files_in_any_order_are_one_recording(sample_pcaps: Path, tmp_path: Path) -> None:
+    packets = rewrite.read(sample_pcaps / SAME)
+    frames = rewrite.build(packets)
+    third = len(frames) // 3
+    paths = []
+    for number, part in enumerate((frames[:third], frames[third : 2 * third], frames[2 * third :])):
+        paths.append(tmp_path / f"{'zab'[number]}.pcap")
+        paths[-1].write_bytes(rewrite.pcap(part))
+    (tmp_path / "whole.pcap").write_bytes(rewrite.pcap(frames))
+    random.Random(3).shuffle(paths)
+    whole = decode(tmp_path / "whole.pcap", settings=redacting())
+    parts = decode(*paths, settings=redacting())
+    assert _columns(parts, without=FILE_ONLY | FRAMES) == _columns(whole, without=FILE_ONLY | FRAMES)
+    ids = [row["capture_id"] for row in sorted(parts["captures"], key=lambda row: row["ts_first"])]
+    (connection,) = parts["connections"]
+    assert connection["capture_ids"] == ids
+    # Frame numbers count in their own file.
+    whole_frames = {(row["direction"], row["msg_no"]): row["frame_last"] for row in whole["messages"]}
+    in_parts = {
+        (row["direction"], row["msg_no"]): ids.index(row["capture_id_last"]) * third + row["frame_last"]
+        for row in parts["messages"]
+    }
+    assert in_parts == whole_frames
+
+
+def test_rotated_files_equal_nothing_less_than_the_session(sample_pcaps: Path) -> None:
+    """tcpdump -C cut this session into three; the connection goes through all of them."""
+    paths = [sample_pcaps / f"rotated_publish_0{number}.pcap" for number in (2, 0, 1)]
+    rows = decode(*paths)
+    (connection,) = rows["connections"]
+    assert len(connection["capture_ids"]) == 3 and not connection["midstream"]
+    assert all(row["status"] == "complete" and not row["inferred"] for row in rows["messages"])
+    for alone in paths[:1] + paths[2:]:
+        (part,) = decode(alone, tables=("connections",))["connections"]
+        assert part["midstream"]
+
+
+# -- names -----------------------------------------------------------------------------------------------------
+
+
+def test_community_id_is_that_of_the_specification() -> None:
+    """Values from the reference implementation's documentation (corelight/community-id-spec)."""
+    assert community_id(("128.232.110.120", 34855), ("66.35.250.204", 80)) == "1:LQU9qZlK+B5F3KDmev6m5PMibrg="
+    assert community_id(("66.35.250.204", 80), ("128.232.110.120", 34855)) == "1:LQU9qZlK+B5F3KDmev6m5PMibrg="
+
+
+def test_uid_depends_on_sensor_ends_and_start_only(sample_pcaps: Path, tmp_path: Path) -> None:
+    path = sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"
+    copy = tmp_path / "renamed.pcap"
+    shutil.copy(path, copy)
+    uids = [decode(p, tables=("connections",))["connections"][0]["uid"] for p in (path, copy)]
+    assert uids[0] == uids[1] and len(uids[0]) == 21 and uids[0][0] == "C"
+    other = decode(path, settings=Settings(sensor="edge"), tables=("connections",))["connections"][0]["uid"]
+    assert other != uids[0]
+
+
+def test_capture_id_is_a_tree_hash_of_the_decompressed_bytes(sample_pcaps: Path, tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(2_500_000)
+    blocks = [data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20)]
+    leaves = b"".join(hashlib.sha256(block).digest() for block in blocks)
+    expected = hashlib.sha256(leaves + len(data).to_bytes(8, "big")).hexdigest()[:32]
+    for step in (len(data), 999_999, 1 << 20):
+        tree = TreeHash()
+        for at in range(0, len(data), step):
+            tree.update(data[at : at + step])
+        assert tree.result() == expected
+    plain = (sample_pcaps / SAME).read_bytes()
+    (tmp_path / "packed.pcap.gz").write_bytes(rewrite.gzipped(plain))
+    ids = [
+        decode(p, tables=("captures",))["captures"][0]["capture_id"]
+        for p in (sample_pcaps / SAME, tmp_path / "packed.pcap.gz")
+    ]
+    assert ids[0] == ids[1]
+
+
+# -- what becomes of files and strangers -----------------------------------------------------------------------
+
+
+def test_every_byte_is_accounted_for(sample_pcaps: Path) -> None:
+    for path in sorted(sample_pcaps.glob("*.pcap*")):
+        for row in decode(path, tables=("connections",))["connections"]:
+            for way in ("c2s", "s2c"):
+                parts = [row[f"{name}_bytes_{way}"] for name in ("delivered", "duplicate", "conflict", "skipped")]
+                assert row[f"captured_bytes_{way}"] == sum(parts), f"{path.name} {row['uid']} {way}"
+
+
+def test_noise_gives_no_messages_and_is_counted(sample_pcaps: Path) -> None:
+    rows = decode(sample_pcaps / "garbage_on_1935.pcap")
+    assert not [row for row in rows["messages"] if row["type_id"] in (8, 9)]
+    (capture,) = rows["captures"]
+    assert capture["other_flows"] + len(rows["connections"]) == 8, "the file holds eight connections"
+
+
+def test_a_cut_file_is_partial_and_keeps_its_beginning(sample_pcaps: Path) -> None:
+    whole = decode(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+    part = decode(sample_pcaps / "file_cut_mid_record.pcap")
+    (capture,) = part["captures"]
+    assert (capture["status"], capture["error_code"]) == ("partial", "CAPTURE_TRUNCATED")
+    ways = ("c2s", "s2c")
+    for way in ways:
+        here, there = (
+            [(m["type_id"], m["length"], m["payload_crc32"]) for m in rows["messages"] if m["direction"] == way]
+            for rows in (part, whole)
+        )
+        assert here == there[: len(here)] and len(here) > 2
+    assert part["connections"][0]["close_cause"] == "capture_ended"
+
+
+def test_what_is_no_capture_is_a_failed_row_and_costs_only_itself(sample_pcaps: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.pcap").write_bytes(b"")
+    (tmp_path / "text.pcap").write_bytes(b"not a capture" * 9)
+    rows = decode(tmp_path / "empty.pcap", sample_pcaps / SAME, tmp_path / "text.pcap")
+    status = {Path(row["path"]).name: row["status"] for row in rows["captures"]}
+    assert status == {"empty.pcap": "failed", "text.pcap": "failed", SAME: "ok"}
+    assert len(rows["connections"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (Settings(host="127.0.0.9"), 0),
+        (Settings(host="127.0.0.1"), 2),
+        (Settings(port=1935), 2),
+        (Settings(port=1936), 0),
+        (Settings(stream="no such stream"), 0),
+    ],
+)
+def test_filters(sample_pcaps: Path, settings: Settings, expected: int) -> None:
+    rows = decode(sample_pcaps / "republish_same_name.pcap", settings=settings)
+    assert len(rows["connections"]) == expected
+    assert len({row["uid"] for row in rows["messages"]}) == expected
+
+
+def test_filters_by_uid_stream_and_time(sample_pcaps: Path) -> None:
+    path = sample_pcaps / "republish_same_name.pcap"
+    every = decode(path)
+    first, second = sorted(every["connections"], key=lambda row: row["ts_start"])
+    by_uid = decode(path, settings=Settings(uid=second["uid"]))
+    assert {row["uid"] for row in by_uid["messages"]} == {second["uid"]}
+    by_name = decode(path, settings=Settings(stream=first["stream_names"][0]))
+    assert by_name["messages"] == every["messages"]
+    since = int(second["ts_start"].timestamp() * 1e6)
+    late = decode(path, settings=Settings(since=since))
+    assert [row["uid"] for row in late["connections"]] == [second["uid"]]
+    assert min(row["ts_last"] for row in late["messages"]) >= second["ts_start"]
+
+
+def test_attempts_are_numbered(sample_pcaps: Path) -> None:
+    rows = decode(sample_pcaps / "republish_same_name.pcap", settings=redacting())
+    first, second = sorted(rows["streams"], key=lambda row: row["ts_start"])
+    assert (first["attempt_no"], first["prev_uid"], second["attempt_no"], second["prev_uid"]) == (
+        1,
+        None,
+        2,
+        first["uid"],
+    )
+    assert second["down_ms"] == pytest.approx((second["ts_start"] - first["ts_end"]).total_seconds() * 1000)
+
+
+def test_bytes_per_second_add_up(sample_pcaps: Path) -> None:
+    rows = decode(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")
+    for connection in rows["connections"]:
+        for way in ("c2s", "s2c"):
+            seconds = [r for r in rows["intervals"] if (r["uid"], r["direction"]) == (connection["uid"], way)]
+            assert sum(r["bytes"] for r in seconds) == connection[f"captured_bytes_{way}"]
+            assert sum(r["packets"] for r in seconds) == connection[f"packets_{way}"]
+            messages = [m for m in rows["messages"] if (m["uid"], m["direction"]) == (connection["uid"], way)]
+            for column, type_id in (("audio_bytes", 8), ("video_bytes", 9)):
+                assert sum(r[column] for r in seconds) == sum(m["length"] for m in messages if m["type_id"] == type_id)
+
+
+def test_secrets_do_not_leave(sample_pcaps: Path) -> None:
+    plain = decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap")
+    name, _, query = plain["connections"][0]["stream_names"][0].partition("?")
+    values = [pair.split("=")[1] for pair in query.split("&")]
+    assert name and all(values)
+    told = str(decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap", settings=redacting()))
+    assert name not in told.replace(str(sample_pcaps), "")
+    for value in values:
+        assert f"={value}" not in told
+    assert plain["connections"][0]["app"] in told
+
+
+def test_a_connection_that_only_shook_hands(tmp_path: Path) -> None:
+    talk = RtmpTalk()
+    talk.say(0, b"\x03" + bytes(100)).bye()
+    rows = decode(talk.write(tmp_path / "short.pcap"))
+    assert [row["rule_id"] for row in rows["findings"] if row["severity"] == "error"] == ["HS_INCOMPLETE"]
+    assert not rows["messages"]

@@ -1,0 +1,67 @@
+"""Secrets leave as hashes, everything else stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtmp_spark.capture.redact import KEY_VARIABLE, Redactor, load_key
+
+
+def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
+    one, same, other = Redactor(b"k1"), Redactor(b"k1"), Redactor(b"k2")
+    assert one.token("s3cret") == same.token("s3cret") != other.token("s3cret")
+    assert "s3cret" not in one.token("s3cret")
+    assert one.token(one.token("s3cret")) == one.token("s3cret")
+    assert Redactor(None).token("s3cret") == "s3cret"
+
+
+def test_commands_lose_keys_tokens_and_passwords_only() -> None:
+    redact, known = Redactor(b"k"), set[str]()
+    given = {
+        "app": "live?user=bob&authmod=adobe",
+        "tcUrl": "rtmp://bob:pw@example.org:1935/live?token=abc",
+        "flashVer": "FMLE/3.0",
+        "password": "pw",
+        "capabilities": 15.0,
+    }
+    (connect, user) = redact.arguments("connect", [given, "bob"], known)
+    assert connect["flashVer"] == "FMLE/3.0" and connect["capabilities"] == 15.0
+    assert connect["app"].startswith("live?user=key-") and connect["app"].endswith("&authmod=adobe")
+    assert "example.org:1935/live?token=key-" in connect["tcUrl"]
+    for secret in ("bob", "pw", "abc"):
+        assert secret not in str(connect["tcUrl"]).replace("example.org", "")
+    assert connect["password"] == redact.token("pw") and user == redact.token("bob")
+    assert given["password"] == "pw", "the given values are left alone"
+
+    publish = redact.arguments("publish", [None, "my key?sig=1", "live"], known)
+    assert publish == [None, f"{redact.token('my key')}?sig={redact.token('1')}", "live"]
+
+
+def test_a_name_once_known_is_found_in_later_texts() -> None:
+    redact, known = Redactor(b"k"), set[str]()
+    redact.arguments("publish", [None, "show1", "live"], known)
+    status = {"level": "status", "description": "show1 is now published. Stream rtmp/show1 (show1).", "x": "show12"}
+    (_, answer) = redact.arguments("onStatus", [None, status], known)
+    hashed = redact.token("show1")
+    assert answer["description"] == f"{hashed} is now published. Stream rtmp/{hashed} ({hashed})."
+    assert answer["x"] == "show12"
+
+
+def test_streams_are_found_by_name_or_hash() -> None:
+    redact = Redactor(b"k")
+    for wanted in ("show?a=1", "show", redact.token("show"), redact.stream_name("show?a=1")):
+        assert redact.matches(wanted, "show?a=1")
+    assert not redact.matches("sho", "show?a=1") and not redact.matches("show", None)
+
+
+def test_the_key_of_a_user_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    first = load_key()
+    assert len(first) == 32 and load_key() == first
+    (path,) = tmp_path.rglob("redact.key")
+    assert path.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv(KEY_VARIABLE, "given")
+    assert load_key() == b"given"
