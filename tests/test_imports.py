@@ -49,8 +49,13 @@ LAYERS = (
     ),
     Layer(
         "rtmp_spark.forensics",
-        ("rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark.capture.facts", "rtmp_spark.capture.findings",
-         "rtmp_spark.capture.judging"),  # fmt: skip
+        (
+            "rtmp_spark.codec",
+            "rtmp_spark.schema",
+            "rtmp_spark.capture.facts",
+            "rtmp_spark.capture.findings",
+            "rtmp_spark.capture.judging",
+        ),
         ("numpy",),
     ),
     Layer(

@@ -271,10 +271,8 @@ class DirectionDecoder:
         counts = self.type_counts
         counts[type_id] = counts.get(type_id, 0) + 1
         facts = self.facts
-        facts.passed.append(
-            _new(Passed, (at, ts, start, start + event[11] + _LONGEST_HEADER * event[12], msg_no, frame, event[3], type_id,
-                          event[5]))
-        )  # fmt: skip
+        end = start + event[11] + _LONGEST_HEADER * event[12]
+        facts.passed.append(_new(Passed, (at, ts, start, end, msg_no, frame, event[3], type_id, event[5])))
         if self._message_rows:
             frame_first = frames[first]
             facts.messages.append(

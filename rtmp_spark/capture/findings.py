@@ -1,7 +1,7 @@
 """Findings on their way to rows: the same fault many times becomes one finding with a count.
 
-`FindingFold` collects what the session and the rules report about one connection. Texts come from a catalogue that can be replaced: this
-module only makes a plain title out of a code it does not know.
+`FindingFold` collects what the session and the rules report about one connection. Texts come from a catalogue that can
+be replaced: this module only makes a plain title out of a code it does not know.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ class StreamSpan:
 
     __slots__ = (
         "answered", "audio", "audio_codec", "bytes", "channels", "direction", "ended", "first_key", "first_media",
-        "height", "measure", "media_stream_id", "name", "refused", "role", "sample_rate", "stream_id", "ts_end", "ts_start", "video", "video_codec",
+        "height", "measure", "media_stream_id",
+        "name", "refused", "role", "sample_rate", "stream_id", "ts_end", "ts_start", "video", "video_codec",
         "width",
     )  # fmt: skip
 

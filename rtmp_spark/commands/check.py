@@ -1,7 +1,7 @@
 """`rtmp-spark check`: a gate for CI. Findings of captures or of a lake, or the golden vectors.
 
-Findings can be narrowed to one side, to codes that are not ignored and to what a baseline does not hold yet; exit 1 when
-one of the rest is as severe as `--fail-on`.
+Findings can be narrowed to one side, to codes that are not ignored and to what a baseline does not hold yet; exit 1
+when one of the rest is as severe as `--fail-on`.
 """
 
 from __future__ import annotations

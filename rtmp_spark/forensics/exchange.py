@@ -84,7 +84,8 @@ class ExchangeRules:
             return []  # a second answer, or one to a command that needs none
         return [
             Finding(
-                ViolationCode.CMD_RESPONSE_UNEXPECTED, f"{fact.name} to transaction {number:g}, which nobody asked", None,
+                ViolationCode.CMD_RESPONSE_UNEXPECTED,
+                f"{fact.name} to transaction {number:g}, which nobody asked", None,
                 SENDER[direction], direction, None, fact.msg_no, fact.frame, fact.ts,
                 expected="answers to commands that were sent", actual=f"transaction {number:g}",
             )
@@ -97,7 +98,7 @@ class ExchangeRules:
     def resume(self, state: list[Any]) -> None:
         commands, asked, ever, lost, self.offered = state
         self._commands, self._ever, self._lost = dict(commands), dict(ever), dict(lost)
-        self._asked = {d: {number: count for number, count in known} for d, known in asked.items()}
+        self._asked = {d: dict(known) for d, known in asked.items()}
 
 
 def offered(args: list[Any]) -> list[str]:

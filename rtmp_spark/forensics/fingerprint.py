@@ -200,7 +200,9 @@ def recognise(habits: Habits, known: tuple[Software, ...]) -> Verdict:
         return Verdict(None, ())
     software, fitting = winners[0]
     evidence = tuple(
-        dict.fromkeys(f"{_WORDS.get(habit, habit)}: {habits[habit]}" for habit, _ in sorted(fitting, key=lambda f: -f[1]))
+        dict.fromkeys(
+            f"{_WORDS.get(habit, habit)}: {habits[habit]}" for habit, _ in sorted(fitting, key=lambda f: -f[1])
+        )
     )
     return Verdict(_named(software, habits), evidence)
 

@@ -171,6 +171,7 @@ class FlowRules:
         stopped, sent.stopped = sent.stopped, False
         if place is None or self._deaf[OTHER_WAY[direction]]:
             return []
+        msg_no, frame, ts = place
         detail = f"{most} bytes sent without an Acknowledgement, the window is {sent.window}"
         severity = None
         if stopped:
@@ -178,8 +179,8 @@ class FlowRules:
             severity = Severity.ERROR
         return [
             Finding(
-                ViolationCode.FLOW_ACK_STARVED, detail, severity, RECEIVER[direction], direction, None, *place,
-                expected=f"an Acknowledgement every {sent.window} bytes", actual=f"{most} bytes without one",
+                ViolationCode.FLOW_ACK_STARVED, detail, severity, RECEIVER[direction], direction, None, msg_no,
+                frame, ts, expected=f"an Acknowledgement every {sent.window} bytes", actual=f"{most} bytes without one",
             )
         ]  # fmt: skip
 

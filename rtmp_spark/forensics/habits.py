@@ -159,7 +159,7 @@ class HabitFold:
         client, server, words, csid, packets = state
         self.client, self.server, self._packets = dict(client), dict(server), dict(packets)
         self._words = {d: list(known) for d, known in words.items()}
-        self._csid = {d: {number: one for number, one in known} for d, known in csid.items()}
+        self._csid = {d: dict(known) for d, known in csid.items()}
 
 
 def _plain(value: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from rtmp_spark.capture.facts import Row
 from rtmp_spark.capture.findings import Finding, FindingFold
-from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.capture.judging import Ended
+from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.forensics.catalogue import entry
 from rtmp_spark.schema import column_names
 

@@ -43,11 +43,11 @@ class Histogram:
     def largest(self) -> int | None:
         return max(self.counts, default=None)
 
-    def state(self) -> list[list[int]]:
-        return [[value, count] for value, count in self.counts.items()]
+    def state(self) -> list[tuple[int, int]]:
+        return list(self.counts.items())
 
     @classmethod
-    def resume(cls, state: list[list[int]]) -> Histogram:
+    def resume(cls, state: list[tuple[int, int]]) -> Histogram:
         histogram = cls()
-        histogram.counts = {value: count for value, count in state}
+        histogram.counts = dict(state)
         return histogram

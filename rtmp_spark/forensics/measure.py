@@ -236,7 +236,9 @@ class StreamMeasure:
         if steps and length_ms <= 3 * min(steps):
             return
         if self.origin is not None:
-            ahead = (max(one.dts or 0 for one in self.tracks.values()) - self.origin[1]) - (last - self.origin[0]) // 1000
+            ahead = (max(one.dts or 0 for one in self.tracks.values()) - self.origin[1]) - (
+                last - self.origin[0]
+            ) // 1000
             if ahead > max(_BUFFERED_MS, length_ms) or self.recorded and ahead > length_ms:
                 return
         before = track.dts if track.dts is not None else dts
@@ -274,8 +276,8 @@ class StreamMeasure:
         text = f"keyframes up to {longest / 1000:.1f} s apart"
         return [
             Finding(
-                ViolationCode.MEDIA_GOP_LONG, text, severity, self.author, self.direction, self.stream_id, msg_no, frame,
-                ts, max(count, 1), "a keyframe every 4 s or sooner", f"{longest / 1000:.1f} s",
+                ViolationCode.MEDIA_GOP_LONG, text, severity, self.author, self.direction, self.stream_id, msg_no,
+                frame, ts, max(count, 1), "a keyframe every 4 s or sooner", f"{longest / 1000:.1f} s",
             )
         ]  # fmt: skip
 

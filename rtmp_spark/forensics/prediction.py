@@ -15,11 +15,12 @@ LEAVES_OUT: dict[str, tuple[int, ...] | None] = {"OBS": (30, 1)}
 def extension_break(direction: str, place: list[int | None] | None, software: str | None) -> list[Finding]:
     """`place` is where the field was left out (message, packet, time); without it the software alone can tell."""
     if place is not None:
+        msg_no, frame, ts = place
         return [
             Finding(
                 ViolationCode.TIME_EXT_BREAK,
                 "continuations without the extended timestamp: peers that expect it lose this sender at 4 h 39 min",
-                None, SENDER[direction], direction, None, *place,
+                None, SENDER[direction], direction, None, msg_no, frame, ts,
             )
         ]  # fmt: skip
     if software is None or not predicted(software):

@@ -58,7 +58,10 @@ def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, Any]:
     if video is not None:
         row |= {"video_codec": video.codec, "width": video.width, "height": video.height}
         row |= {"fps": video.rate(), "video_bitrate": video.bitrate()}
-        row |= {"keyframe_interval_ms_p50": video.key_gaps.median(), "keyframe_interval_ms_max": video.key_gaps.largest()}
+        row |= {
+            "keyframe_interval_ms_p50": video.key_gaps.median(),
+            "keyframe_interval_ms_max": video.key_gaps.largest(),
+        }
     if audio is not None:
         row |= {"audio_codec": audio.codec, "audio_bitrate": audio.bitrate()}
         row |= {"sample_rate": audio.sample_rate, "channels": audio.channels}

@@ -199,7 +199,8 @@ ENTRIES = (
         "MEDIA_CONFIG_CHANGED",
         "Another configuration in mid-stream",
         f"{FLV} E.4.3.1",
-        "SPS, PPS or AudioSpecificConfig differ from the ones before. A warning when picture size or sample rate change.",
+        "SPS, PPS or AudioSpecificConfig differ from the ones before. A warning when picture size or sample "
+        "rate change.",
         "Players, recorders and transcoders that read the configuration once show garbage from here on.",
         "Restart the stream instead, or make sure that everybody downstream follows the change.",
         generator=PUBLISH,
@@ -227,7 +228,8 @@ ENTRIES = (
         "MEDIA_DECLARED",
         "onMetaData contradicts the stream",
         f"{FLV} E.5",
-        "Picture size, codec, sample rate (twice is SBR and fine) or frame rate (by more than 10 % over 5 s) differ from "
+        "Picture size, codec, sample rate (twice is SBR and fine) or frame rate (by more than 10 % over 5 s) "
+        "differ from "
         "what the bitstream shows.",
         "Players and transcoders that size their buffers by the metadata are wrong.",
         "Fill the metadata from the encoder's settings; leave out what is not known.",

@@ -43,7 +43,8 @@ ENTRIES = (
         "Packet times go back",
         None,
         "A packet is older than the one before it in the file.",
-        "Several network queues or a clock that was set. Streams are ordered by sequence numbers, so only times suffer.",
+        "Several network queues or a clock that was set. Streams are ordered by sequence numbers, so only "
+        "times suffer.",
         "Sort the file with `reordercap`, and keep the clock of the recording machine in step.",
         wireshark="frame.time_delta < 0",
     ),

@@ -50,7 +50,8 @@ ENTRIES = (
         None,
         "Steadily by more than 20 ms a minute over a minute or more, and 100 ms in all.",
         "Lips and voice part; after an hour it is seconds.",
-        "Drive both tracks from one clock: resample the sound (FFmpeg: -af aresample=async=1) or mend the capture clock.",
+        "Drive both tracks from one clock: resample the sound (FFmpeg: -af aresample=async=1) or mend the "
+        "capture clock.",
         generator=PUBLISH,
     ),
     Entry(
@@ -58,7 +59,8 @@ ENTRIES = (
         "No frame for a second or more",
         None,
         "Between the first and the last frame of a stream no coded frame came for 1 s, and it was not paused. A burst "
-        "after it means that delivery stalled: the network, when TCP sent again or met a closed window inside, else the "
+        "after it means that delivery stalled: the network, when TCP sent again or met a closed window "
+        "inside, else the "
         "sender. Media time that leaps with it: the encoder made nothing. Neither: its clock stood still.",
         "Viewers see the picture freeze.",
         "Network: look at the loss on the path. Sender: look at its disk and CPU. Encoder: look at its source.",
@@ -87,7 +89,8 @@ ENTRIES = (
         "SESSION_PERIODIC",
         "The stream ends again and again after the same time",
         None,
-        "Three or more attempts of one name in a row lasted nearly equally long; the detail says how long, how often and "
+        "Three or more attempts of one name in a row lasted nearly equally long; the detail says how long, "
+        "how often and "
         "who ended them.",
         "The signature of a timeout: a proxy, a load balancer, a licence or a session limit.",
         "Look for a setting of just that many seconds on the side that ends it and on everything between.",

@@ -32,7 +32,8 @@ ENTRIES = (
         "The second packet of a plain handshake is neither the peer's random bytes nor a valid signature.",
         "Most peers do not look; Flash Player and some servers refuse the connection.",
         "Send the peer's 1528 random bytes back unchanged.",
-        "The two times in front of them differ between implementations (gortmplib zeroes them), so they are not compared.",
+        "The two times in front of them differ between implementations (gortmplib zeroes them), so they are "
+        "not compared.",
         "rtmpt.handshake.c2 || rtmpt.handshake.s2",
         PUBLISH,
     ),
@@ -57,7 +58,8 @@ ENTRIES = (
         "CHUNK_FRESH_CSID",
         "The first chunk on a chunk stream is not fmt 0",
         f"{SPEC} 5.3.1.2.1",
-        "fmt 1 on a csid without history is a warning (its stream id is unknown), fmt 2 or 3 an error (so are its length "
+        "fmt 1 on a csid without history is a warning (its stream id is unknown), fmt 2 or 3 an error (so are "
+        "its length "
         "and type).",
         "The receiver has to guess what the header leaves out.",
         "Begin every chunk stream with a full header.",
@@ -98,7 +100,8 @@ ENTRIES = (
         "CHUNK_EXT_TS_MISSING",
         "A continuation leaves out the extended timestamp",
         f"{SPEC} 5.3.1.3",
-        "The last header of the csid has 0xFFFFFF in its timestamp field, and the fmt 3 chunk behind it does not repeat "
+        "The last header of the csid has 0xFFFFFF in its timestamp field, and the fmt 3 chunk behind it does "
+        "not repeat "
         "the 32-bit value.",
         "A receiver that follows the specification eats four bytes of media and loses sync: the stream dies at 4 h 39 "
         "min.",
@@ -357,7 +360,8 @@ ENTRIES = (
         "FLOW_ACK_BACKWARDS",
         "Acknowledgement numbers go back",
         f"{SPEC} 5.4.3",
-        "An Acknowledgement is smaller than the one before, and neither a wrap at 2^32 nor the restart behind 0xF0000000 "
+        "An Acknowledgement is smaller than the one before, and neither a wrap at 2^32 nor the restart behind "
+        "0xF0000000 "
         "that nginx-rtmp and SRS make explains it.",
         "Flow control of the sender is confused.",
         "Keep one counter per connection and never reset it.",
