@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 from rtmp_spark.commands.inspect_output import harmless
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
-_NOT_XML = {code: "." for code in (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)}
+_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
 
 
 def show(findings: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]], out: TextIO) -> None:

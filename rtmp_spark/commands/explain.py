@@ -22,7 +22,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.code is None:
         for code, entry in CATALOGUE.items():
-            print(json.dumps(_fields(code)) if args.json else f"{code.value:<30} {code.severity.value:<8} {entry.title}")
+            print(
+                json.dumps(_fields(code)) if args.json else f"{code.value:<30} {code.severity.value:<8} {entry.title}"
+            )
         return 0
     name = args.code.upper().replace("-", "_")
     if name not in ViolationCode.__members__:
@@ -56,7 +58,9 @@ def _text(code: ViolationCode) -> str:
     known = _fields(code)
     severities = known["severities"]
     assert isinstance(severities, list)
-    head = f"{code.value}: {known['title']}\n{' or '.join(severities)}" + (f"; {known['clause']}" if known["clause"] else "")
+    head = f"{code.value}: {known['title']}\n{' or '.join(severities)}" + (
+        f"; {known['clause']}" if known["clause"] else ""
+    )
     parts = (
         ("When", "when"),
         ("Why it matters", "why"),
