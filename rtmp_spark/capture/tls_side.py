@@ -407,8 +407,9 @@ class TlsSide:
         return {
             "role": self.role, "epoch": self.epoch.state(), "number": self.number, "handshakes": self.handshakes,
             "pending": base64.b64encode(self.pending).decode(), "offset": self.offset, "searching": self.searching,
-            "lost_from": self._lost_from, "skip": self._skip,
-            "lost": [*self._lost, self._strange, self._refused_bytes], "opened": self.opened, "failed": self.failed, "searched": self.searched, "tries": self._tries, "blocked": self.blocked,
+            "lost_from": self._lost_from, "skip": self._skip, "opened": self.opened, "failed": self.failed,
+            "lost": [*self._lost, self._strange, self._refused_bytes], "searched": self.searched,
+            "tries": self._tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
             "hellos_lost": self._hellos_lost, "reader": self._reader.state(),
         }  # fmt: skip
