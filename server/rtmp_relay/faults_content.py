@@ -133,15 +133,19 @@ def _adts(payload: bytes) -> bytes:
     return payload[:2] + bits.to_bytes(7, "big") + payload[2:]
 
 
+def _declaring(tag: Tag, name: bytes, change: Callable[[float], float]) -> Tag:
+    """onMetaData with another number under this name; every other tag as it is."""
+    marker = len(name).to_bytes(2, "big") + name + b"\x00"
+    at = tag.payload.find(marker) if tag.type_id == DATA_AMF0 else -1
+    if at < 0:
+        return tag
+    at += len(marker)
+    value = change(struct.unpack_from(">d", tag.payload, at)[0])
+    return tag._replace(payload=tag.payload[:at] + struct.pack(">d", value) + tag.payload[at + 8 :])
+
+
 def _declared_wider(tags: Iterable[Tag]) -> Iterator[Tag]:
-    marker = b"\x00\x05width\x00"
-    for tag in tags:
-        at = tag.payload.find(marker) if tag.type_id == DATA_AMF0 else -1
-        if at >= 0:
-            at += len(marker)
-            value = struct.pack(">d", struct.unpack_from(">d", tag.payload, at)[0] * 2)
-            tag = tag._replace(payload=tag.payload[:at] + value + tag.payload[at + 8 :])
-        yield tag
+    return (_declaring(tag, b"width", lambda width: width * 2) for tag in tags)
 
 
 def _instead(**settings: object) -> Callable[[Iterable[Tag]], Iterator[Tag]]:
@@ -168,7 +172,7 @@ def _hevc_under_12(tags: Iterable[Tag]) -> Iterator[Tag]:
     picture = 0
     for tag in tags:
         if tag.type_id != VIDEO:
-            yield tag
+            yield _declaring(tag, b"videocodecid", lambda _: 12.0)
         elif not is_coded(tag.payload):
             yield tag._replace(payload=bytes.fromhex("1c00000000") + record)
         else:
