@@ -277,16 +277,21 @@ class Screen:
         )
         says = [f"{row['ts_start'][11:23]} for {_span(row['ts_start'], row['ts_end'])}"]
         says.append(f"{_bytes(row['delivered_bytes_c2s'])} up, {_bytes(row['delivered_bytes_s2c'])} down")
-        if row["app"]:
-            says.append(f"app {row['app']}")
-        for word in ("flash_ver", "server_ver"):
-            if row[word]:
-                says.append(row[word])
-        closed = {"open": "still open at the end"}.get(
-            row["close_kind"], f"closed by {row['closed_by']} ({row['close_kind']})"
-        )
-        says.append(f"{closed}: {row['close_cause'].replace('_', ' ')}")
+        ended = f"closed by the {row['closed_by']} ({row['close_kind']})"
+        if row["close_kind"] == "open":
+            ended = "still open at the end"
+        says.append(f"{ended}: {row['close_cause'].replace('_', ' ')}")
         say("; ".join(says), "", 2)
+        about = [f"app {row['app']}"] if row["app"] else []
+        about += [
+            f"{side} {row[column]}"
+            for side, column in (("client", "flash_ver"), ("server", "server_ver"))
+            if row[column]
+        ]
+        if row["software"]:
+            about.append(f"looks like {row['software']}")
+        if about:
+            say("; ".join(about), "", 2)
         lost = row["missed_bytes_c2s"] + row["missed_bytes_s2c"]
         if lost or row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]:
             again = row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]
