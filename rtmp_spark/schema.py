@@ -137,6 +137,10 @@ _CONNECTIONS = (
     Column("server_software", TEXT, "the server's, likewise"),
     _must("software_evidence", TEXTS, "what the fingerprints rest on, `client: ...` and `server: ...`"),
     _must("stream_names", TEXTS, "names published or played, secrets redacted"),
+    Column("session_id", TEXT, "session of RTMPT: TCP connections with the same one carry parts of one conversation"),
+    Column("server_name", TEXT, "host name that the client asked for (TLS SNI)"),
+    Column("tls_version", TEXT, "TLS 1.2, TLS 1.3, ...; null without TLS"),
+    Column("tls_cipher", TEXT, "cipher suite, by its registered name; null without TLS"),
     _INGEST,
 )
 

@@ -15,17 +15,29 @@ from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.direction import DirectionDecoder
 from rtmp_spark.capture.facts import CommandFact, HandshakeFact, Notable, Row
-from rtmp_spark.capture.findings import FindingFold
+from rtmp_spark.capture.findings import Finding, FindingFold
 from rtmp_spark.capture.identity import make_uid
-from rtmp_spark.capture.items import Conflict, End, Gap, Item, Run
+from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.redact import carries_credentials
 from rtmp_spark.capture.roles import WORDS_WITHIN, client_by_ports, client_by_words
 from rtmp_spark.capture.rows import RowSink
 from rtmp_spark.capture.seconds import SETTLED_SECONDS, Seconds
-from rtmp_spark.capture.service import PREFIX_BYTES, RTMP, RTMP_PORTS, RTMPE, Start, recognise
+from rtmp_spark.capture.service import (
+    PREFIX_BYTES,
+    RTMP,
+    RTMP_PORTS,
+    RTMPE,
+    RTMPS,
+    TLS,
+    Start,
+    has_tls_record,
+    recognise,
+)
 from rtmp_spark.capture.session import Session
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.summary import connection_row, ended, stream_row
+from rtmp_spark.capture.tls import TlsSession
+from rtmp_spark.capture.wrapping import Wrapping, WrappingFacts
 from rtmp_spark.codec.handshake import PACKET_SIZE
 
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
@@ -37,8 +49,7 @@ class Conversation:
     __slots__ = (
         "_at", "_findings", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
-        "refusal", "seconds",
-        "service", "session", "uid",
+        "_named", "refusal", "seconds", "service", "session", "uid", "wrapping",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, settings: Settings) -> None:
@@ -53,6 +64,8 @@ class Conversation:
         self.bytes_in = [0, 0]
         self._held: list[list[Item]] = [[], []]  # until it is known how to read them
         self._started: list[Start | None] = [None, None]
+        self.wrapping: Wrapping | None = None  # what RTMP is carried in, if not in TCP itself
+        self._named: str | None = None  # service that the outside alone tells
         self.session = Session(settings.redactor, settings.command_rows)
         self._judge = settings.judge(self.session) if settings.judge is not None else None
         self.session.judge = self._judge
@@ -74,6 +87,14 @@ class Conversation:
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def receive(self, item: Item) -> None:
+        if self.wrapping is None:
+            self._receive_plain(item)
+        elif self.refusal is None:
+            for inner in self.wrapping.receive(item):
+                self._receive_plain(inner)
+            self._judge_wrapping()
+
+    def _receive_plain(self, item: Item) -> None:
         if self.refusal is not None:
             return
         number = item.direction
@@ -114,7 +135,9 @@ class Conversation:
         start, other = self._started[number], self._started[1 - number]
         if start is None:
             return
-        if start.service is None:
+        if self.wrapping is None and self._is_tls(number, start):
+            self._wrap(TlsSession(self.connection, self._settings.keylog), start.service)
+        elif start.service is None:
             self._not_recognised(number, start, other)
         elif start.service == RTMP:
             self.service = self.service or RTMP
@@ -129,6 +152,43 @@ class Conversation:
             self.accepted = True
             self._held = [[], []]
             self.connection.drop()
+
+    def _is_tls(self, number: int, start: Start) -> bool:
+        """Whether to look inside: always where RTMP is to be expected, elsewhere only with keys at hand."""
+        if start.service == RTMPS:
+            return True
+        if not len(self._settings.keylog):
+            return False
+        return start.refusal == TLS or (start.phase == "midstream" and has_tls_record(self._held[number]))
+
+    def _wrap(self, wrapping: Wrapping, named: str | None) -> None:
+        """What came so far, and all that comes, goes through the wrapping first."""
+        self.wrapping, self._named = wrapping, named
+        held, self._held = self._held, [[], []]
+        self._started, self.bytes_in = [None, None], [0, 0]
+        for items in held:
+            for item in items:
+                self.receive(item)
+
+    def _judge_wrapping(self) -> None:
+        if self.wrapping is None or self.wrapping.readable is not False or self.service is not None:
+            return
+        if self._named is None:
+            self._refuse(TLS)
+        else:
+            self.service = self._named
+            self.accepted = True
+            self._held = [[], []]
+            self.connection.drop()
+
+    @property
+    def wrapping_facts(self) -> WrappingFacts:
+        return WrappingFacts() if self.wrapping is None else self.wrapping.facts
+
+    @property
+    def service_name(self) -> str | None:
+        """What it speaks, by its outermost layer."""
+        return self.service if self.wrapping is None else self.wrapping.facts.service
 
     def _not_recognised(self, number: int, start: Start, other: Start | None) -> None:
         if start.refusal == "no data":
@@ -345,6 +405,10 @@ class Conversation:
 
     def close(self, sink: RowSink) -> bool:
         """The connection is over, its accounting final; returns whether it gave rows."""
+        if self.wrapping is not None and self.refusal is None:
+            for inner in self.wrapping.finish():
+                self._receive_plain(inner)
+            self._judge_wrapping()
         if self.refusal is None and self.service is None:
             for number in (0, 1):
                 if self._started[number] is None:
@@ -365,6 +429,7 @@ class Conversation:
         if (since is not None and ending.ts_end < since) or (until is not None and ending.ts_start > until):
             self.refusal = "filtered"
             return False
+        self._note_wrapping()
         self._finish_rows(sink, ending)
         if self._settings.closed is not None:
             self._settings.closed(self)
@@ -381,6 +446,14 @@ class Conversation:
             closed_by, connection.close_kind, (connection.ts_first_ns or 0) // 1000,
             (connection.ts_last_ns or 0) // 1000, connection.frame_last, connection.midstream, streams,
         )  # fmt: skip
+
+    def _note_wrapping(self) -> None:
+        if self.wrapping is None:
+            return
+        for note in (*self.wrapping.take_noted(), *self.wrapping.end_notes()):
+            direction = None if note.direction is None else self.direction_name(note.direction)
+            ts = None if note.ts_ns is None else note.ts_ns // 1000
+            self._findings.add(Finding(note.code, note.detail, direction=direction, frame=note.frame, ts=ts))
 
     def _finish_rows(self, sink: RowSink, ending: Ending) -> None:
         uid = self.uid or ""
@@ -411,5 +484,7 @@ def _feed(decoder: DirectionDecoder, item: Item) -> None:
         decoder.receive_gap(item)
     elif isinstance(item, Conflict):
         decoder.receive_conflict(item)
+    elif isinstance(item, Lost):
+        decoder.receive_lost(item)
     elif isinstance(item, End):
         decoder.receive_end()

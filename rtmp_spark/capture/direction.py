@@ -28,7 +28,7 @@ from rtmp_spark.capture.facts import (
     HandshakeFact,
     Passed,
 )
-from rtmp_spark.capture.items import Conflict, Gap, Run
+from rtmp_spark.capture.items import Conflict, Gap, Lost, Run
 from rtmp_spark.codec.amf import to_json
 from rtmp_spark.codec.command import Command, parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -152,9 +152,24 @@ class DirectionDecoder:
         self._places.raise_to(gap.frame)
         ts = gap.ts_ns // 1000
         self.facts.notable.append(GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut))
+        if not gap.outer:
+            self._lose(gap.length)
+
+    def receive_lost(self, lost: Lost) -> None:
+        """Bytes inside a wrapping that cannot be read: a gap for everyone above, told in the wrapping's own words."""
+        self._places.raise_to(lost.frame)
+        at, ts = self._places.high, lost.ts_ns // 1000
+        self.facts.notable.append(GapFact(at, ts, lost.frame, lost.offset, lost.length, None, True))
+        severity = lost.code.severity
+        self.facts.notable.append(
+            FaultFact(at, ts, lost.frame, lost.offset, lost.code, severity, lost.detail, None, None)
+        )
+        self._lose(lost.length)
+
+    def _lose(self, length: int) -> None:
         if self._base >= 0:
             self._tags.receive_gap()
-            self._take(self._decoder.receive_gap(gap.length))
+            self._take(self._decoder.receive_gap(length))
 
     def receive_conflict(self, conflict: Conflict) -> None:
         self._places.raise_to(conflict.frame)

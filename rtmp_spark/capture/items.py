@@ -59,6 +59,7 @@ class Gap:
     ts_ns: int
     acked: bool | None  # by the receiver, so the recorder lost it; None: the receiver's packets were not recorded
     cut: bool  # beyond the snapshot length
+    outer: bool = False  # in a wrapping (TLS, HTTP): what it costs inside comes as `Lost`
 
 
 @dataclass(slots=True)

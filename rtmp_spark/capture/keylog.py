@@ -6,6 +6,7 @@ that makes no sense is counted and passed over, because a key log is often read 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -92,6 +93,17 @@ def load(paths: Iterable[str | os.PathLike[str]] = (), *, environment: bool = Tr
         if named and Path(named).is_file() and os.access(named, os.R_OK):
             _read(log, Path(named))
     return log
+
+
+def can_decrypt() -> bool:
+    return importlib.util.find_spec("cryptography") is not None
+
+
+def require_cryptography() -> None:
+    """Before any work starts: without the package there is no use in a key log."""
+    if not can_decrypt():
+        text = "Reading TLS with a key log needs the package cryptography."
+        raise UserError(text, "Install it: pip install 'rtmp-spark[tls]'", 3)
 
 
 def _logs_in(directory: Path) -> list[Path]:

@@ -23,6 +23,7 @@ from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
+from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS, can_decrypt
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
 from rtmp_spark.capture.settings import Settings
@@ -137,6 +138,7 @@ class Recording:
         self._open: dict[int, Conversation] = {}
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
         self._newest_second = 0
+        self._secrets_taken = 0
 
     def batches(self) -> Iterator[Batch]:
         with rare_collections():
@@ -157,6 +159,7 @@ class Recording:
     def _read(self, number: int) -> Iterator[Batch]:
         file = self.files[number]
         tree = TreeHash()
+        self._secrets_taken = 0
         try:
             capture = open_capture(file.path, self.settings.limits, on_bytes=tree.update if self._hash else None)
         except CaptureError as error:
@@ -167,6 +170,7 @@ class Recording:
             for block in capture:
                 segments = self._dissector.segments(block)
                 self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
+                self._take_secrets(capture)
                 items = self._reassembler.feed(segments, number)
                 self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
                 if self._progress is not None:
@@ -174,6 +178,14 @@ class Recording:
                 yield from self._sink.ready()
         file.capture_id = tree.result() if self._hash else ""
         self._describe(file, capture)
+
+    def _take_secrets(self, capture: Capture) -> None:
+        """TLS secrets that the capture itself carries."""
+        found = capture.decryption_secrets
+        for kind, secrets in found[self._secrets_taken :]:
+            if kind == SECRETS_TYPE_TLS and can_decrypt():
+                self.settings.keylog.add(secrets)
+        self._secrets_taken = len(found)
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:
         file.format, file.compression = capture.format, capture.compression or None

@@ -6,11 +6,15 @@ that verify. RTMPE, RTMPT and RTMPS are only named. Everything else is refused w
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from rtmp_spark.capture.items import Item, Run
 from rtmp_spark.codec.handshake import PACKET_SIZE, PLAIN_VERSION, RTMPE_VERSIONS
 
 RTMP, RTMPE, RTMPT, RTMPS = "rtmp", "rtmpe", "rtmpt", "rtmps"
+TLS = "tls"  # a refusal: TLS where nothing says that RTMP is inside
 
 RTMP_PORTS = frozenset({1935, 1936})
 HTTPS_PORT = 443
@@ -35,6 +39,8 @@ _HTTP_WORDS = (
     b"RTSP",
     b"SSH-",
 )
+TLS_BYTES = 20_000  # a whole record and the header of the next
+_RECORD = re.compile(rb"\x17\x03\x03[\x00-\x41]")
 _TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
 
 
@@ -68,7 +74,7 @@ def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Sta
             return Start(RTMPE)
         return Start(None, refusal="unknown")
     if prefix[:3] in (b"\x17\x03\x03", b"\x14\x03\x03", b"\x15\x03\x03"):
-        return Start(None, refusal="tls")
+        return Start(None, refusal=TLS)
     if len(prefix) < PREFIX_BYTES and not final:
         return None
     return Start(RTMP, _joined_phase(prefix))
@@ -97,6 +103,11 @@ def _first_header(data: bytes, at: int) -> bool:
     return (header[7] in (17, 20) and 0 < length < 65536) or (header[7] in (1, 3, 4, 5, 6) and 3 < length <= 10)
 
 
+def has_tls_record(items: Iterable[Item]) -> bool:
+    """Whether the header of a TLS record stands in the first bytes of a direction that was joined in the middle."""
+    return any(isinstance(item, Run) and _RECORD.search(item.data, 0, TLS_BYTES) for item in items)
+
+
 def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
     if len(prefix) < 6 and not final:
         return None
@@ -110,7 +121,7 @@ def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
         name = server_name(prefix)
         if name is not None and name.endswith(INGEST_NAMES):
             return Start(RTMPS)
-    return Start(None, refusal="tls")
+    return Start(None, refusal=TLS)
 
 
 def server_name(hello: bytes) -> str | None:

@@ -200,7 +200,7 @@ class Session:
             if fact.offset == 0 and not self.parts[direction]:
                 return  # the recording starts inside the stream: TCP_MIDSTREAM says so
             at_fault = None if self.gaps[direction] else at_fault
-        elif code is ViolationCode.MSG_TRUNCATED:
+        elif code is ViolationCode.MSG_TRUNCATED or code.value.startswith(("TLS_", "RTMPT_")):
             at_fault = None
         if fact.severity is Severity.ERROR and code.value.startswith("CHUNK_"):
             self.faults[direction] += 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rtmp_spark.capture.direction import MessageHook
 from rtmp_spark.capture.findings import Catalogue, plain_entry
 from rtmp_spark.capture.judging import Frames, Hindsight, JudgeFactory
+from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
@@ -23,6 +24,7 @@ class Settings:
     limits: Limits = DEFAULT_LIMITS
     redactor: Redactor = field(default_factory=lambda: Redactor(None))
     keep_payloads: bool = False
+    keylog: KeyLog = field(default_factory=KeyLog)  # TLS secrets; those inside captures are added to it
     message_rows: bool = True  # False: messages are counted, not listed
     command_rows: bool = True  # False: only the first commands of a connection are kept, for show
     judge: JudgeFactory | None = None  # the rules; none: what needs them stays null

@@ -39,12 +39,13 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
     names = dict.fromkeys(redact.stream_name(s.name) for s in session.spans if s.name is not None)
     return (
         conversation.uid, files, orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end, settings.sensor,
-        connection.vlan, community_id(*ends), conversation.service, connection.midstream,
+        connection.vlan, community_id(*ends), conversation.service_name, connection.midstream,
         ending.closed_by, ending.close_kind, cause, *[None if s is None else s // 1000 for s in silence],
         *[stream.unacked_bytes for stream in both], *counted,
         session.app and redact.parameters(session.app),
         session.tc_url and redact.text(session.tc_url, session.known_secrets),
         session.flash_ver, session.server_ver, *_software(session.judge), list(names),
+        *conversation.wrapping_facts[1:],
     )  # fmt: skip
 
 

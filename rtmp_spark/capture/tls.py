@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rtmp_spark.capture import keylog
 from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.service import RTMPS
 from rtmp_spark.capture.tls_epochs import CLIENT, SERVER, Epoch, guesses, protected
 from rtmp_spark.capture.tls_handshake import (
     CLIENT_HELLO,
@@ -41,21 +43,12 @@ from rtmp_spark.capture.tls_suites import (
     VERSION_NAMES,
     suite_name,
 )
+from rtmp_spark.capture.wrapping import Noted, WrappingFacts
 from rtmp_spark.codec.errors import ViolationCode
 
 WAITING_BYTES = 4 << 20  # of one direction, for the hello of the other
 _MOST_HANDSHAKES = 64
 _MOST_FOUND = 64
-
-
-class Noted(NamedTuple):
-    """Something worth telling about the wrapping itself."""
-
-    code: ViolationCode
-    direction: int | None
-    detail: str
-    frame: int | None
-    ts_ns: int | None
 
 
 class TlsSession:
@@ -226,7 +219,7 @@ class TlsSession:
             self._raise(direction, item.frame, item.ts_ns)
             side = self._side(direction)
             self._deliver(direction, side.receive_gap(item.length), self._last_run[direction], out)
-            out.append(item)
+            out.append(replace(item, outer=True))
         elif isinstance(item, End):
             if side is not None and not self._ended[direction]:
                 contents = side.receive(b"", side.offset, final=True)
@@ -343,6 +336,10 @@ class TlsSession:
     def take_noted(self) -> list[Noted]:
         noted, self.noted = self.noted, []
         return noted
+
+    @property
+    def facts(self) -> WrappingFacts:
+        return WrappingFacts(RTMPS, None, self.server_name, self.version, self.cipher)
 
     def end_notes(self) -> list[Noted]:
         """What only the end shows: a direction, or all of it, that could not be read."""

@@ -8,8 +8,11 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+from rtmp_spark.capture import keylog
+from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor, load_key
+from rtmp_spark.capture.service import TLS
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.forensics.catalogue import entry
@@ -17,6 +20,7 @@ from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.forensics.judge import Judge
 
+_HOW_TO_READ_TLS = f"If they carry RTMP, {keylog.HOW_TO_GET_KEYS}."
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
 
 
@@ -35,9 +39,28 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
     group.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
     parser.add_argument("--sensor", default="", metavar="NAME", help="where the capture was recorded; part of the uid")
+    add_keylog_argument(parser)
     parser.add_argument(
         "--keep-secrets", action="store_true", help="show stream keys, tokens and passwords as they are"
     )
+
+
+def add_keylog_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keylog",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="TLS secrets to read RTMPS with (what SSLKEYLOGFILE wrote), or a directory of such files; may be repeated",
+    )
+
+
+def load_keylog(args: argparse.Namespace) -> KeyLog:
+    """The secrets of --keylog and SSLKEYLOGFILE; the captures may bring more."""
+    log = keylog.load(args.keylog)
+    if len(log):
+        keylog.require_cryptography()
+    return log
 
 
 def parse_time(text: str) -> int:
@@ -62,6 +85,7 @@ def make_settings(args: argparse.Namespace) -> Settings:
         hindsight=judge_together,
         deliveries=Deliveries,
         sensor=args.sensor,
+        keylog=load_keylog(args),
         redactor=Redactor(None if args.keep_secrets else load_key()),
         uid=args.uid,
         host=args.host,
@@ -108,5 +132,8 @@ def exit_code(recording: Recording, args: argparse.Namespace) -> int:
         return FILE_FAILED
     if not recording.connections:
         print("rtmp-spark: no RTMP in what was given.", file=sys.stderr)
+        closed = recording.refusals.get(TLS, 0)
+        if closed:
+            print(f"rtmp-spark: {closed} TLS connections could not be read. {_HOW_TO_READ_TLS}", file=sys.stderr)
         return NO_RTMP
     return 0
