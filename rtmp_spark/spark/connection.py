@@ -1,0 +1,134 @@
+"""One connection of a lake as the object notebooks work with, and the rows of a lake as the report asks for them.
+
+Only fetching is done here: what is small comes to the driver in one query per table for all connections of a page;
+media are measured and thinned on the executors, beside their rows. Drawing is `rtmp_spark.report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.report import media
+from rtmp_spark.report.session import Session
+from rtmp_spark.report.source import by_uid, plain_rows
+from rtmp_spark.report.view import ConnectionView
+
+if TYPE_CHECKING:
+    from .lake import Lake
+
+Row = dict[str, Any]
+Fetched = TypeVar("Fetched")
+_WHOLE = ("captures", "connections", "streams", "findings", "deliveries")  # a few rows per connection: fetched once
+_PER_CONNECTION = ("handshakes", "commands", "controls", "intervals")
+_KEPT_COMMANDS = 2000  # of one connection, from its start; a ladder shows fewer
+
+
+class LakeTables:
+    """Implements `report.source.Tables` over a lake."""
+
+    def __init__(self, lake: Lake, uid: str | None = None) -> None:
+        self._lake = lake
+        self._uid = uid  # nothing but this connection will be asked for
+        self._whole: dict[str, list[Row]] = {}
+        self._own: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
+        self._media: dict[str, media.Media] = {}
+        self._counts: dict[str, list[Row]] = {}
+        self._ready: set[str] = set()
+
+    @property
+    def origin(self) -> str:
+        return self._lake.path
+
+    def rows(self, table: str, uid: str | None = None) -> list[Row]:
+        if table in _WHOLE:
+            if not self._whole:
+                self._whole = dict(zip(_WHOLE, self._side_by_side(self._fetch_whole, _WHOLE)))
+            found = self._whole[table]
+            return found if uid is None else [row for row in found if row["uid"] == uid]
+        if uid is None:
+            return plain_rows(self._lake.table(table).toArrow())
+        if table not in _PER_CONNECTION:
+            return plain_rows(self._lake.table(table).where(F.col("uid") == uid).toArrow())
+        self.prepare([uid])
+        rows, places = self._own[table]
+        start, stop = places.get(uid, (0, 0))
+        return plain_rows(rows.slice(start, stop - start))
+
+    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None:
+        if uid not in self._media:
+            self._measure({uid: (start, events)})
+        return self._media.get(uid)
+
+    def message_counts(self, uid: str) -> list[Row]:
+        self.prepare([uid])
+        return self._counts.get(uid, [])
+
+    def prepare(self, uids: Sequence[str]) -> None:
+        """Fetch what the sections of these connections need, a query per table instead of one per connection."""
+        wanted = [uid for uid in uids if uid not in self._ready]
+        if not wanted:
+            return
+        own = F.col("uid").isin(wanted)
+
+        def fetch(table: str) -> pa.Table:
+            frame = self._lake.table(table).where(own)
+            if table == "messages":
+                keys = ("uid", "direction", "type_name", "status")
+                frame = frame.groupBy(*keys).agg(F.sum("length").alias("bytes"), F.count("*").alias("count"))
+            elif table == "commands" and len(wanted) > 1:
+                frame = frame.where(F.col("msg_no") < _KEPT_COMMANDS)
+            return frame.toArrow()
+
+        *tables, counted = self._side_by_side(fetch, (*_PER_CONNECTION, "messages"))
+        for table, fresh in zip(_PER_CONNECTION, tables):
+            before = self._own.get(table)
+            self._own[table] = by_uid(fresh if before is None else pa.concat_tables([before[0], fresh]))
+        for row in counted.sort_by([("direction", "ascending"), ("count", "descending")]).to_pylist():
+            self._counts.setdefault(row.pop("uid"), []).append(row)
+        self._ready |= set(wanted)
+        if len(wanted) > 1:
+            chosen = set(wanted)
+            captures = self.rows("captures")
+            sessions = [Session(self, row, captures) for row in self.rows("connections") if row["uid"] in chosen]
+            self._measure({session.uid: (session.start, session.ladder.times) for session in sessions})
+
+    def _fetch_whole(self, table: str) -> list[Row]:
+        frame = self._lake.table(table)
+        if self._uid is not None and table != "captures":
+            frame = frame.where(F.col("uid") == self._uid)
+        return plain_rows(frame.toArrow())
+
+    @staticmethod
+    def _side_by_side(fetch: Callable[[str], Fetched], tables: Sequence[str]) -> list[Fetched]:
+        """Small queries wait for Spark more than they work: several at once."""
+        with ThreadPoolExecutor(len(tables)) as pool:
+            return list(pool.map(fetch, tables))
+
+    def _measure(self, wanted: dict[str, tuple[int, list[int]]]) -> None:
+        def measure(tags: pa.Table) -> pa.Table:
+            uid = tags["uid"][0].as_py()
+            return pa.table({"uid": [uid], "dumped": [media.measure(tags, *wanted[uid]).dump()]})
+
+        tags = self._lake.media_tags.where(F.col("uid").isin(list(wanted))).select(*media.COLUMNS)
+        found = tags.groupBy("uid").applyInArrow(measure, "uid string, dumped string").toArrow().to_pylist()
+        self._media |= {row["uid"]: media.Media.load(row["dumped"]) for row in found}
+        for uid in wanted:
+            self._media.setdefault(uid, media.Media())
+
+
+def open_connection(lake: Lake, uid: str) -> ConnectionView:
+    """The connection of this uid."""
+    tables = LakeTables(lake, uid)
+    rows = tables.rows("connections")
+    if not rows:
+        raise UserError(f"There is no connection {uid} in {lake.path}.", "`lake.connections` lists them.")
+    captures = tables.rows("captures")
+    paths = {row["capture_id"]: row["path"] for row in captures}
+    own = [paths[c] for c in rows[0]["capture_ids"] if c in paths]
+    return ConnectionView(Session(tables, rows[0], captures), own)

@@ -1,0 +1,227 @@
+"""Ingest through Spark: the same tables whatever the way, nothing twice, nothing half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+
+from rtmp_spark.capture.pcap import write
+from rtmp_spark.capture.recording import ALL_TABLES, Recording
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.schema import TABLES
+from rtmp_spark.spark import Lake, Summary, ingest, pipeline
+from rtmp_spark.spark.decode import Options
+from rtmp_spark.spark.lake import open_writer
+from rtmp_spark.spark.maintain import optimize
+
+VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
+SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
+Rows = dict[str, list[str]]
+
+
+def raw(lake: Path) -> Rows:
+    """Every table as any Delta reader sees it."""
+    found: Rows = {}
+    for name in TABLES:
+        table = deltalake.DeltaTable(str(lake / name)).to_pyarrow_table()
+        keep = [c for c in table.column_names if c not in VOLATILE]
+        found[name] = sorted(map(repr, table.select(keep).to_pylist())) if name != "open_flows" else []
+    return found
+
+
+def same(left: Rows, right: Rows) -> list[str]:
+    return [f"{n}: {len(left[n])} and {len(right[n])} rows" for n in TABLES if left[n] != right[n]]
+
+
+@pytest.fixture(scope="module")
+def captures(sample_pcaps: Path) -> list[Path]:
+    """Several of every kind: rotated, played, gzip, pcapng, with a gap, noise, cut, several connections."""
+    names = [
+        *sorted(p.name for p in sample_pcaps.glob("rotated_*_0?.pcap")),
+        "ffmpeg_publish_bframes_rtmpdump_play.pcap",
+        "capture_gap_lost_packets.pcap",
+        "garbage_on_1935.pcap",
+        "file_cut_mid_record.pcap",
+        "republish_same_name.pcap",
+        *(p.name for p in (*sample_pcaps.glob("gzip_*"), *sample_pcaps.glob("*.pcapng"))),
+    ]
+    return [sample_pcaps / name for name in names if (sample_pcaps / name).exists()]
+
+
+def run(spark: SparkSession, paths: Iterable[Path], lake: Path, **options: Any) -> Summary:
+    return ingest(spark, map(str, paths), str(lake), **options)
+
+
+@pytest.fixture(scope="module")
+def all_at_once(spark: SparkSession, captures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("lakes") / "whole"
+    summary = run(spark, captures, lake)
+    assert len(summary.ingested) == len(captures) and not summary.failed
+    return lake
+
+
+def test_the_sequential_path_gives_the_same_rows(spark: SparkSession, captures: list[Path], all_at_once: Path) -> None:
+    key = Lake(spark, str(all_at_once)).redact_key.hex()
+    expected: dict[str, list[str]] = {name: [] for name in ALL_TABLES}
+    for table, batch in Recording(map(str, captures), Options(redact_key=key).settings()).batches():
+        keep = [c for c in batch.schema.names if c not in VOLATILE]
+        expected[table] += map(repr, batch.select(keep).to_pylist())
+    got = raw(all_at_once)
+    for name in ALL_TABLES:
+        assert sorted(expected[name]) == got[name], name
+
+
+def test_split_size_order_and_staging(
+    spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small splits, files in the other order, rows staged in Parquet as large inputs are."""
+    monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
+    run(spark, reversed(captures), tmp_path / "lake", split_bytes=1 << 16)
+    assert same(raw(all_at_once), raw(tmp_path / "lake")) == []
+
+
+def test_one_by_one_with_others_between(
+    spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path
+) -> None:
+    rotated = [p for p in captures if p.name.startswith("rotated")]
+    others = [p for p in captures if p not in rotated]
+    lake = tmp_path / "lake"
+    run(spark, rotated[:1], lake)
+    run(spark, others[:3], lake)
+    resumed = sum(run(spark, [p], lake).resumed for p in rotated[1:])
+    run(spark, others[3:], lake)
+    assert resumed == len(rotated) - 1
+    assert same(raw(all_at_once), raw(lake)) == []
+
+
+def test_the_same_again_changes_nothing(
+    spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path
+) -> None:
+    before = raw(all_at_once)
+    assert len(run(spark, captures, all_at_once).known) == len(captures)
+    copy = tmp_path / "'; DROP TABLE \u200f\n.pcap"
+    shutil.copy(captures[0], copy)
+    assert run(spark, [copy], all_at_once).duplicates == [str(copy)]
+    assert same(before, raw(all_at_once)) == []
+
+
+def test_bad_files_among_good_ones(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.pcap").touch()
+    (tmp_path / "letter.pcap").write_text("Dear reader, this is no capture.")
+    shutil.copy(sample_pcaps / SMALL, tmp_path / "a[x].pcap")
+    lake = tmp_path / "lake"
+    summary = run(spark, [tmp_path], lake)
+    assert len(summary.ingested) == 1 and len(summary.failed) == 2 and summary.exit_code == 4
+    statuses = {Path(r["path"]).name: r["status"] for r in Lake(spark, str(lake)).captures.collect()}
+    assert statuses == {"empty.pcap": "failed", "letter.pcap": "failed", "a[x].pcap": "ok"}
+    again = run(spark, [tmp_path], lake)
+    assert again.exit_code == 4 and Lake(spark, str(lake)).captures.count() == 3
+
+
+def test_a_dry_run_does_nothing(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    summary = run(spark, [sample_pcaps / SMALL], tmp_path / "lake", dry_run=True, split_bytes=1 << 14)
+    assert summary.splits == 2 and not (tmp_path / "lake").exists()
+
+
+def test_a_path_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no"):
+        run(spark, [tmp_path / "nothing.pcap"], tmp_path / "lake")
+
+
+def test_an_empty_directory_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    assert run(spark, [tmp_path / "captures"], tmp_path / "lake").files == 0
+
+
+def test_payloads_only_when_asked(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run(spark, [sample_pcaps / SMALL], lake, keep_payloads=True, keep_secrets=True)
+    row = spark.sql(
+        "SELECT count(*) AS n, sum(if(crc32(payload) = payload_crc32, 0, 1)) AS bad FROM {p} JOIN {m} USING (uid, direction, msg_no)",
+        p=Lake(spark, str(lake)).payloads,
+        m=Lake(spark, str(lake)).messages,
+    ).first()
+    assert row is not None and row["n"] == Lake(spark, str(lake)).messages.count() > 0 and row["bad"] == 0
+
+
+def test_optimize_changes_no_row(spark: SparkSession, all_at_once: Path) -> None:
+    before = raw(all_at_once)
+    assert "messages" in optimize(spark, str(all_at_once), vacuum=False)
+    assert same(before, raw(all_at_once)) == []
+
+
+def test_a_late_file_is_said(spark: SparkSession, captures: list[Path], tmp_path: Path) -> None:
+    rotated = [p for p in captures if p.name.startswith("rotated")]
+    lake = tmp_path / "lake"
+    run(spark, rotated[1:], lake)
+    late = run(spark, rotated[:1], lake).late
+    assert len(late) == 1 and "--redo" in late[0]
+
+
+# -- faults: the program is killed at named places, in its own process ---------------------------------------------
+
+INGEST = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def command(lake: Path, *paths: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"RTMP_SPARK_FAILPOINT": failpoint}
+    arguments = ["ingest", *map(str, paths), "--lake", str(lake)]
+    return subprocess.run([sys.executable, "-c", INGEST, *arguments], env=environment, text=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_killed_at_every_place(spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path) -> None:
+    """SIGKILL while planning, in a split, between tables, before and after the commit point; then it is run again."""
+    rotated = [p for p in captures if p.name.startswith("rotated")]
+    rest = [p for p in captures if p not in rotated]
+    lake = tmp_path / "lake"
+    assert command(lake, rotated[0]).returncode == 0
+    places = ("plan", "scan", "split", "after messages", "between tables", "before commit", "after commit")
+    for place in places:
+        died = command(lake, *rotated[1:], *rest, failpoint=place)
+        assert died.returncode == -signal.SIGKILL, (place, died.stderr)
+        seen = Lake(spark, str(lake)).captures.count()
+        assert seen == (len(captures) if place == "after commit" else 1), place
+    run(spark, captures, lake)
+    assert same(raw(all_at_once), raw(lake)) == []
+
+
+@pytest.mark.slow
+def test_a_file_and_a_connection_that_kill_workers(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    good, poison = tmp_path / "good.pcap", tmp_path / "poison.pcap"
+    shutil.copy(sample_pcaps / SMALL, good)
+    shutil.copy(sample_pcaps / "republish_same_name.pcap", poison)
+    at_scan = command(tmp_path / "scan", good, poison, failpoint="scan poison.pcap")
+    assert at_scan.returncode == 4, at_scan.stderr
+    rows = {Path(r["path"]).name: r["status"] for r in Lake(spark, str(tmp_path / "scan")).captures.collect()}
+    assert rows == {"good.pcap": "ok", "poison.pcap": "failed"}
+    at_decode = command(tmp_path / "decode", good, poison, failpoint="decode poison.pcap")
+    assert at_decode.returncode == 4, at_decode.stderr
+    lake = Lake(spark, str(tmp_path / "decode"))
+    assert lake.connections.count() == 1 and lake.captures.count() == 2
+    told = [r["detail"] for r in lake.findings.where("rule_id = 'CAPTURE_LIMIT'").collect()]
+    assert len(told) == 2 and all("kills the worker" in text for text in told)
+
+
+def test_the_lake_says_who_writes(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    with open_writer(spark, str(tmp_path / "lake")), pytest.raises(UserError, match="is writing to the lake"):
+        run(spark, [sample_pcaps / SMALL], tmp_path / "lake", wait_seconds=0)
+
+
+def test_many_small_files_share_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Files without TCP: each a row, none a connection."""
+    for n in range(40):
+        write(tmp_path / f"{n}.pcap", [(n * 10**9, bytes(60))])
+    summary = run(spark, [tmp_path], tmp_path / "lake")
+    assert len(summary.ingested) == 40 and summary.connections == 0
+    assert Lake(spark, str(tmp_path / "lake")).captures.count() == 40
