@@ -2,8 +2,8 @@
 
     python bench/make_captures.py DIR && python bench/capture.py DIR [NAME...] [--repeat 2]
 
-CPU seconds of whole processes, imports included, and their largest resident size. Each must find the messages that are there:
-a figure without its count does not count.
+CPU seconds of whole processes, imports included, and their largest resident size. Each must find the messages that
+are there: a figure without its count does not count.
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     args = parser.parse_args()
     known = json.loads((args.directory / "captures.json").read_text())
-    print(
-        f"{'capture':<10} {'MB':>6} {'messages':>9} {'tshark':>9} {'CPU s':>7} {'MB':>6}   {'inspect':>9} {'CPU s':>7} {'MB':>6}  ratio"
-    )
+    print("capture        MB  messages    tshark   CPU s     MB     inspect   CPU s     MB  ratio")
     for name in args.names or known:
         path = args.directory / f"{name}.pcap"
         theirs, ours = [], []
