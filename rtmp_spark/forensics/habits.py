@@ -61,9 +61,6 @@ class HabitFold:
             if direction == "s2c" and "c2s" in self._packets:
                 self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == fact.data.hex() else "no")
         elif fact.part == 2 and direction == "c2s":
-            self._learn(direction, "c2_times", "own time twice" if fact.data[:4] == fact.data[4:8] else "other")
-            if fact.data[:4] == bytes(4):
-                self.client.pop("c2_times", None)  # zeros say nothing
             self._packets.clear()
 
     def control(self, direction: str, fact: ControlFact) -> None:
