@@ -186,37 +186,43 @@ def of_window(
 def _rows(
     seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints
 ) -> Intervals:
-    """Every packet as a row of its own direction and, for its window, of the other one; then merged."""
+    """Sums per direction and second; windows count for the direction that they hold back."""
     second = seen.ts_ns // _NS
-    zeros = np.zeros(len(second), np.int64)
-    own = Intervals(
-        number[seen.slot],
-        seen.side ^ origin[seen.slot],
-        second,
-        (~seen.carried).astype(np.int64),
-        seen.size,
-        seen.retransmitted * ~seen.carried,
-        zeros,
-        zeros,
-        zeros - 1,
-        in_flight,
-        rtt_sum,
-        rtt_count,
+    earliest = int(second.min())
+    span = int(second.max()) - earliest + 1
+    direction = seen.side ^ origin[seen.slot]
+    key = (seen.slot * 2 + direction) * span + second - earliest
+
+    def part(keys: Ints, **columns: Ints) -> Intervals:
+        which, when = np.divmod(keys, span)
+        nothing = np.zeros(len(keys), np.int64)
+        given = {name: columns.get(name, nothing) for name in (*_ADDED, "in_flight_max")}
+        lowest = columns.get("window_min", nothing - 1)
+        return Intervals(number[which >> 1], which & 1, when + earliest, window_min=lowest, **given)
+
+    order, starts, keys = _grouped(key)
+    new = ~seen.carried
+    own = part(
+        keys,
+        packets=np.add.reduceat(new[order].astype(np.int64), starts),
+        bytes=np.add.reduceat(seen.size[order], starts),
+        retransmitted_bytes=np.add.reduceat((seen.retransmitted * new)[order], starts),
+        in_flight_max=np.maximum.reduceat(in_flight[order], starts),
+        rtt_sum_ns=np.add.reduceat(rtt_sum[order], starts),
+        rtt_samples=np.add.reduceat(rtt_count[order], starts),
     )
-    heard = seen.window < NO_WINDOW
-    none = np.zeros(int(np.count_nonzero(heard)), np.int64)
-    windows = Intervals(
-        number[seen.slot[heard]],
-        1 - (seen.side[heard] ^ origin[seen.slot[heard]]),
-        second[heard],
-        none,
-        none,
-        none,
-        none,
-        none,
-        seen.window[heard],
-        none,
-        none,
-        none,
-    )
-    return merge((own, windows))
+    heard = np.flatnonzero(seen.window < NO_WINDOW)
+    if not len(heard):
+        return own
+    order, starts, keys = _grouped(key[heard] + np.where(direction[heard], -span, span))
+    return merge((own, part(keys, window_min=np.minimum.reduceat(seen.window[heard][order], starts))))
+
+
+def _grouped(key: Ints) -> tuple[Ints, Ints, Ints]:
+    """An order that puts equal keys together, where each group starts in it, and the keys."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.ones(len(key), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
+    return order, starts, ordered[starts]

@@ -409,6 +409,11 @@ class Stream:
         self.skip(waiting + sum(len(piece[1]) for piece in self.ready), "not_wanted")
         self.held, self.held_cost, self.ready, self.history = [], 0, [], b""
 
+    def leave(self) -> None:
+        """The connection is over and told: only numbers remain."""
+        self.held, self.ready, self.history = [], [], b""
+        del self.connection
+
     def state(self) -> dict[str, Any]:
         """Plain data to go on from; whatever is ready must have been flushed."""
         values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_PLACES)}

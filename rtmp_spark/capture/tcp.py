@@ -8,6 +8,7 @@ limits; what they throw away is counted.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 
@@ -43,6 +44,7 @@ __all__ = [
 
 _NS = 1_000_000_000
 _HISTORY_TOTAL = 64 << 20
+_BATCH_SEGMENTS = 1 << 14  # so many packets can begin no more connections than memory has room for
 
 
 class Reassembler:
@@ -54,6 +56,7 @@ class Reassembler:
         self._intervals: list[Intervals] = []
         self._latest_ns = 0
         self._lingering: dict[Key, Connection] = {}
+        self._departed: list[Stream] = []
         self._held = 0
         self._remembered = 0
         self.counts: Counter[str] = Counter()
@@ -67,7 +70,7 @@ class Reassembler:
         connection = Connection.resume(state, self._numbers)
         self._numbers += 1
         self._open[connection.key] = connection
-        self._tidy([connection], [])
+        self._weigh(connection)
         return connection
 
     def take_intervals(self) -> Intervals:
@@ -87,21 +90,30 @@ class Reassembler:
         out: list[Item] = []
         for connection in self._open.values():
             self._close(connection, out)
+        self._note_gaps(out)
         self._open = {}
         return out
 
     def feed(self, segments: Segments, file_no: int = 0) -> list[Item]:
         """Take the packets of one window; gives what became deliverable."""
         out: list[Item] = []
-        if not len(segments):
-            return out
-        segments.frame = segments.frame | (file_no << FRAME_BITS)
+        for stream in self._departed:  # a connection and its streams know each other: let them go at once
+            stream.leave()
+        self._departed = []
+        for at in range(0, len(segments), _BATCH_SEGMENTS):
+            batch = segments.select(slice(at, at + _BATCH_SEGMENTS))
+            batch.frame = batch.frame | (file_no << FRAME_BITS)
+            self._feed(batch, out)
+        return out
+
+    def _feed(self, segments: Segments, out: list[Item]) -> None:
+        begun = len(out)
         self._latest_ns = max(self._latest_ns, int(segments.ts_ns.max()))
         window = Window(self, segments, group(segments), out)
         window.run()
-        self._observe(window, out)
+        self._observe(window)
         self._tidy(window.slots, out)
-        return out
+        self._note_gaps(out[begun:])
 
     def connection_of(self, key: Key) -> Connection:
         connection = self._open.get(key)
@@ -118,15 +130,17 @@ class Reassembler:
         return self.connection_of(connection.key)
 
     def _close(self, connection: Connection, out: list[Item]) -> None:
-        begun = len(out)
         for stream in connection.sides:
             self._end_of_zero_window(connection, stream)
         connection.finish(out)
-        self._note_gaps(out[begun:])
-        weights = connection.weigh(gone=True)
-        self._held += weights[0]
-        self._remembered += weights[1]
+        self._weigh(connection, gone=True)
         self._lingering.pop(connection.key, None)
+        self._departed += connection.sides
+
+    def _weigh(self, connection: Connection, *, gone: bool = False) -> None:
+        held, remembered = connection.weigh(gone=gone)
+        self._held += held
+        self._remembered += remembered
 
     def _end_of_zero_window(self, connection: Connection, stream: Stream) -> None:
         if stream.zero_since_ns is not None and connection.ts_last_ns is not None and not connection.dropped:
@@ -160,8 +174,7 @@ class Reassembler:
         part.window_min = np.full(len(seconds), -1)
         self._intervals.append(part)
 
-    def _observe(self, window: Window, out: list[Item]) -> None:
-        self._note_gaps(out)
+    def _observe(self, window: Window) -> None:
         seen = window.observed()
         if seen is None:
             return
@@ -178,11 +191,10 @@ class Reassembler:
     def _tidy(self, touched: list[Connection], out: list[Item]) -> None:
         """End what lingered long enough; keep the number of connections and of kept bytes inside the limits."""
         for connection in touched:
-            weights = connection.weigh()
-            self._held += weights[0]
-            self._remembered += weights[1]
-            if connection.closed_ts_ns is not None and self._open.get(connection.key) is connection:
-                self._lingering[connection.key] = connection
+            if self._open.get(connection.key) is connection:
+                self._weigh(connection)
+                if connection.closed_ts_ns is not None:
+                    self._lingering[connection.key] = connection
         before = self._latest_ns - LINGER_NS
         for connection in [c for c in self._lingering.values() if (c.closed_ts_ns or 0) < before]:
             self._remove(connection, out)
@@ -197,15 +209,15 @@ class Reassembler:
         del self._open[connection.key]
 
     def _release_holds(self, out: list[Item]) -> None:
+        for connection in self._open.values():  # some may have been dropped since they were weighed
+            self._weigh(connection)
         streams = [stream for connection in self._open.values() for stream in connection.sides if stream.held]
         for stream in sorted(streams, key=lambda s: -s.held_cost):
             if self._held <= self.limits.tcp_hold_bytes_total:
                 return
-            begun = len(out)
             stream.release(-1, out)
             stream.flush(out)
-            self._note_gaps(out[begun:])
-            self._held += stream.connection.weigh()[0]
+            self._weigh(stream.connection)
             self.counts["holds_released"] += 1
 
     def _forget_histories(self) -> None:
@@ -214,7 +226,7 @@ class Reassembler:
                 return
             for stream in connection.sides:
                 stream.history = b""
-            self._remembered += connection.weigh()[1]
+            self._weigh(connection)
 
     def _evict(self, out: list[Item]) -> None:
         excess = len(self._open) - self.limits.half_open_flows
@@ -222,15 +234,17 @@ class Reassembler:
             return
 
         def worth(connection: Connection) -> tuple[int, int]:
-            if connection.half_open:
+            if connection.closed_ts_ns is not None:
                 rank = 0
-            elif connection.closed_ts_ns is not None:
-                rank = 1
             else:
-                rank = 2 if connection.dropped else 3
+                rank = 1 if connection.dropped else 2
             return rank, connection.ts_last_ns or 0
 
-        for connection in sorted(self._open.values(), key=worth)[:excess]:
+        leaving = list(itertools.islice((c for c in self._open.values() if c.half_open), excess))  # oldest first
+        if len(leaving) < excess:
+            others = (c for c in self._open.values() if not c.half_open)
+            leaving += sorted(others, key=worth)[: excess - len(leaving)]
+        for connection in leaving:
             self._remove(connection, out)
             self.counts["connections_evicted"] += 1
 

@@ -271,8 +271,10 @@ def test_ports_used_again_are_two_connections() -> None:
 def test_ports_used_again_without_a_close_in_between() -> None:
     first = Talk(isn=(1000, 2000)).open().say(0, SAID[:3000])
     second = Talk(isn=(500, 888_000), start_ns=first.now_ns).open().say(0, HEARD)
+    del first.packets[5]
     result = reassemble(first.packets + second.packets)
-    assert result.streams == [(SAID[:3000], b""), (HEARD, b"")]
+    assert result.streams == [(SAID[:1000] + bytes(1000) + SAID[2000:3000], b""), (HEARD, b"")]
+    assert int(result.intervals.gap_bytes.sum()) == 1000
 
 
 def test_ports_used_again_by_a_connection_whose_syn_was_not_recorded() -> None:
