@@ -60,6 +60,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
         first = _first_page(tables, connections, judged, set(ranked), captures)
     yield _head(f"RTMP report: {title}", tables.origin, [] if one else chosen)
     yield first
+    tables.prepare([row["uid"] for row in chosen])
     for row in chosen:
         yield session_section(Session(tables, row, captures), alone=one)
     yield "<section class='provenance'><h2>Provenance</h2>"

@@ -41,20 +41,20 @@ def verdict_panel(session: Session) -> str:
     link = f"<a href='#{session.uid}-findings'>all {len(session.findings)} findings</a>"
     more = f"<p class='note'>{link}</p>" if rest else ""
     listed = f"<ol class='worst'>{items}</ol>{more}" if worst else "<p class='note'>No findings.</p>"
-    return f"<p class='verdict {judged.word}'>{badge(judged.word)} {text.escape(judged.sentence, 600)}</p>{listed}"
+    return f"<p class='verdict {judged.word}'>{badge(judged.word)} {text.prose(judged.sentence)}</p>{listed}"
 
 
 def _finding_item(session: Session, row: Row) -> str:
     detail = row["detail"] or row["actual"]
     parts = [
         f"<div class='head'><span class='sev {row['severity']}'>{row['severity']}</span> "
-        f"<b>{text.escape(row['title'], 300)}</b> <code class='rule'>{text.escape(row['rule_id'])}</code>{_times(row)}"
+        f"<b>{text.prose(row['title'])}</b> <code class='rule'>{text.escape(row['rule_id'])}</code>{_times(row)}"
         f"{_blame(row)}</div>"
     ]
     if detail and detail != row["title"]:
         parts.append(f"<div>{text.wire(detail, 600)}</div>")
     if row["fix_hint"]:
-        parts.append(f"<div class='fix'>{text.escape(row['fix_hint'], 400)}</div>")
+        parts.append(f"<div class='fix'>{text.prose(row['fix_hint'])}</div>")
     parts.append(f"<div class='where'>{' · '.join(_places(session, row))}</div>")
     return f"<li class='{row['severity']}'>{''.join(parts)}</li>"
 

@@ -27,7 +27,7 @@ DRAWN_COLUMNS: Mapping[str, tuple[str, ...]] = {"media_tags": media.COLUMNS, "me
 
 
 class Tables(Protocol):
-    """The rows of a page. `rows` are those of one connection, or of all when it is None."""
+    """The rows of a page. `rows` are those of one connection, or of all; `prepare` says which will be asked for."""
 
     @property
     def origin(self) -> str: ...
@@ -37,6 +37,8 @@ class Tables(Protocol):
     def media(self, uid: str, start: int, events: list[int]) -> media.Media | None: ...
 
     def message_counts(self, uid: str) -> list[Row]: ...
+
+    def prepare(self, uids: Sequence[str]) -> None: ...
 
 
 class CaptureTables:
@@ -76,7 +78,7 @@ class CaptureTables:
         if uid is None:
             return self._tables[table]
         if table not in self._slices:
-            self._slices[table] = _by_uid(self._tables[table])
+            self._slices[table] = by_uid(self._tables[table])
         rows, places = self._slices[table]
         start, stop = places.get(uid, (0, 0))
         return rows.slice(start, stop - start)
@@ -89,6 +91,9 @@ class CaptureTables:
 
     def message_counts(self, uid: str) -> list[Row]:
         return counts(self.arrow("messages", uid))
+
+    def prepare(self, uids: Sequence[str]) -> None:
+        """Everything is here already."""
 
 
 def counts(messages: pa.Table) -> list[Row]:
@@ -113,7 +118,7 @@ def _joined(name: str, parts: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(parts) if parts else TABLES[name].arrow_schema().empty_table()
 
 
-def _by_uid(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+def by_uid(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
     """The table with the rows of each connection together, in their order, and where these lie."""
     if not table.num_rows:
         return table, {}

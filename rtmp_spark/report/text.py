@@ -49,6 +49,12 @@ def wire(value: object, limit: int = SHOWN_CHARS) -> str:
     return f"<bdi>{escape(value, limit)}</bdi>"
 
 
+def prose(value: object, limit: int = 600) -> str:
+    """A sentence of ours as HTML: begins with a capital, `code` between backticks."""
+    said = harmless(value, limit)
+    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(said[:1].upper() + said[1:], quote=True))
+
+
 def one_of(count: int, word: str, plural: str = "") -> str:
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
