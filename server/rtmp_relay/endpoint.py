@@ -169,9 +169,11 @@ class Endpoint:
                 if event.code in _FATAL or (
                     event.code is ViolationCode.CHUNK_FRESH_CSID and event.severity is Severity.ERROR
                 ):
-                    self.failure = self.failure or f"{event.code.value}: {event.detail}"
+                    self.failure = f"{event.code.value}: {event.detail}"
             elif isinstance(event, Skipped):
-                self.failure = self.failure or f"lost synchronisation: {event.reason}"
+                self.failure = f"lost synchronisation: {event.reason}"
+            if self.failure is not None:
+                break
         if self._decoder.phase in ("search", "opaque"):  # a live peer gets no second chance
             self.failure = self.failure or "lost synchronisation"
         if self.handshake_done:

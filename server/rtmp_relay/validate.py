@@ -1,11 +1,12 @@
-"""`relay --validate`: what passes is decoded by the analyzer's own codec, and what is wrong with it is said at once.
+"""`relay --validate`: what passes is decoded by the analyzer, and what is wrong with it is said.
 
-Each direction of each connection is looked at by itself, message by message; rules that need both directions or
-hindsight are the business of `rtmp-spark check` on a tap. A fault that repeats is said ten times, then counted.
+What one direction's messages show is said at once; what needs both directions or hindsight (answers, times, flow
+control) is said when the connection ends. A fault that repeats is said ten times, then counted.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 
@@ -25,6 +26,10 @@ from rtmp_spark.codec.message import (
     VIDEO,
     parse_aggregate,
 )
+
+from .analysis import LiveAnalysis, Told
+
+log = logging.getLogger(__name__)
 
 _SAID_AT_MOST = 10
 _COMMANDS = frozenset((COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3))
@@ -71,16 +76,28 @@ class _Direction:
 class Validator:
     """An `Observer` that says what it finds through `say`, a line each."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], whole: bool = True) -> None:
+        """`whole`: also the rules that need both directions."""
         self._say = say
+        self._whole = whole
+        self._analyses: dict[int, LiveAnalysis] = {}
         self._directions: dict[tuple[int, bool], _Direction] = {}
         self.counts: Counter[tuple[int, bool, ViolationCode]] = Counter()
 
     def opened(self, number: int, client: tuple[str, int], server: tuple[str, int], time_ns: int) -> None:
         for from_client in (True, False):
             self._directions[number, from_client] = _Direction()
+        if self._whole:
+            self._analyses[number] = LiveAnalysis(number, client, server, time_ns)
 
     def data(self, number: int, from_client: bool, data: bytes, time_ns: int) -> None:
+        analysis = self._analyses.get(number)
+        if analysis is not None:
+            try:
+                analysis.data(from_client, data, time_ns)
+            except Exception:  # a mistake in a rule must not stop the traffic
+                log.exception("connection %d is no longer judged as a whole", number)
+                del self._analyses[number]
         direction = self._directions[number, from_client]
         in_handshake = 2 not in direction.parts
         self._report(number, from_client, direction.receive(data))
@@ -99,11 +116,26 @@ class Validator:
             direction = self._directions.pop((number, from_client), None)
             if direction is not None:
                 self._report(number, from_client, direction.close())
+        analysis = self._analyses.pop(number, None)
+        if analysis is not None:
+            try:
+                self._judgement(number, analysis.close(by_client, reset, time_ns))
+            except Exception:
+                log.exception("connection %d cannot be judged as a whole", number)
         for (connection, from_client, code), count in list(self.counts.items()):
             if connection == number:
                 if count > _SAID_AT_MOST:
                     self._say(f"{self._who(number, from_client)} {code.value} {count} times in all")
                 del self.counts[connection, from_client, code]
+
+    def _judgement(self, number: int, told: list[Told]) -> None:
+        """What has not been said yet."""
+        for finding in told:
+            said = any((number, side, finding.code) in self.counts for side in (True, False))
+            if said or finding.code is ViolationCode.SESSION_END:
+                continue
+            who = {"client": "client:", "server": "relay:"}.get(finding.at_fault or "", "both sides:")
+            self._say(f"connection {number} {who} {finding.severity.value} {finding.code.value}: {finding.detail}")
 
     def _report(self, number: int, from_client: bool, found: list[tuple[ViolationCode, Severity, str]]) -> None:
         for code, severity, detail in found:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rtmp_relay import faults
-from rtmp_relay.caller import CallerOptions
+from rtmp_relay.caller import PLAY, PUBLISH, CallerOptions
 from rtmp_relay.client import Refused, publish
 from rtmp_relay.faults import CATALOGUE
-from rtmp_relay.laboratory import record_clean, record_fault
+from rtmp_relay.laboratory import Laboratory, record_clean, record_fault
 from rtmp_relay.relay import Relay, RelayOptions
 from rtmp_relay.synthetic import Synthetic
 from rtmp_relay.tap import Tap
@@ -57,7 +57,7 @@ def findings(path: Path) -> set[tuple[str, str, str]]:
     """(side, severity, code) of everything a validator says about a tap, read back from its packets."""
     scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
     said: list[str] = []
-    validator = Validator(said.append)
+    validator = Validator(said.append, whole=False)
     numbers: dict[tuple[str, int], int] = {}
     for packet in scapy.PcapReader(str(path)):
         ip, tcp = packet[scapy.IP], packet[scapy.TCP]
@@ -134,7 +134,7 @@ def test_faults_live_on_sockets_and_the_relay_outlives_them_all(tmp_path: Path) 
         seen: dict[str, set[tuple[str, str]]] = {}
         for number, code in enumerate(LIVE):
             said: list[str] = []
-            relay = Relay(RelayOptions(port=0), (Validator(said.append),))
+            relay = Relay(RelayOptions(port=0), (Validator(said.append, whole=False),))
             await relay.start()
             url = f"rtmp://127.0.0.1:{relay.port}/live/s{number}"
             try:
@@ -151,6 +151,21 @@ def test_faults_live_on_sockets_and_the_relay_outlives_them_all(tmp_path: Path) 
 
     for code, found in asyncio.run(run()).items():
         assert ("client", code) in found, (code, found)
+
+
+@pytest.mark.parametrize("code", ["TIME_JUMP", "CMD_TRANSACTION_REUSED", "FLOW_ACK_BACKWARDS", "MSG_TYPE_UNKNOWN"])
+def test_validation_is_by_the_whole_analyzer(code: str) -> None:
+    """What needs both directions or hindsight is said at the end, what was said before is not said again."""
+    said: list[str] = []
+    laboratory = Laboratory((Validator(said.append),))
+    fault = faults.factory(code, "client")()
+    party = laboratory.call(PUBLISH, fault=fault)
+    laboratory.call(PLAY)
+    laboratory.stream(party, Synthetic(seconds=3).tags(), fault)
+    laboratory.finish()
+    lines = [line for line in said if line.startswith("connection 1 ")]
+    assert len(lines) == 1
+    assert re.match(rf"connection 1 client: \w+ {code}: .", lines[0])
 
 
 def test_a_relay_can_be_at_fault_too(tmp_path: Path) -> None:
