@@ -103,10 +103,11 @@ class FindingFold:
         for finding in findings:
             self.add(finding)
 
-    def drop(self, code: ViolationCode, direction: str | None = None) -> None:
-        """Take back what another finding explains."""
-        for key in [k for k in self._folded if k[0] is code and (direction is None or k[3] == direction)]:
-            del self._folded[key]
+    def drop(self, code: ViolationCode, direction: str | None = None, at_most: int | None = None) -> None:
+        """Take back what another finding explains, unless it was seen more often than `at_most`."""
+        for key, folded in list(self._folded.items()):
+            if key[0] is code and direction in (None, key[3]) and (at_most is None or folded.count <= at_most):
+                del self._folded[key]
 
     def severities(self) -> set[Severity]:
         return {key[1] for key in self._folded}
@@ -115,9 +116,9 @@ class FindingFold:
         return {key[0] for key in self._folded}
 
     def first_ones(self) -> list[Finding]:
-        """The first of each kind, its severity settled, in the order of their places."""
+        """The first of each kind, with its severity and how often it was seen, in the order of their places."""
         ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
-        return [folded.first._replace(severity=key[1]) for key, folded in ordered]
+        return [folded.first._replace(severity=key[1], times=folded.count) for key, folded in ordered]
 
     def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
         """Rows of the table `findings`, capture ids as file numbers."""

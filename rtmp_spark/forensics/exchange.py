@@ -120,11 +120,12 @@ def not_negotiated(measure: StreamMeasure, codes: list[str] | None) -> list[Find
         return []
     found = []
     for (kind, _), track in sorted(measure.tracks.items()):
+        msg_no, frame, ts = track.place or (None, None, None)
         if track.enhanced and track.codec is not None and track.codec not in codes and track.frames:
             found.append(
                 Finding(
                     ViolationCode.MEDIA_NOT_NEGOTIATED, f"{kind} in {track.codec}, which connect did not offer", None,
-                    SENDER[measure.direction], measure.direction, measure.stream_id, None, None, measure.first_coded, 1,
+                    SENDER[measure.direction], measure.direction, measure.stream_id, msg_no, frame, ts, 1,
                     f"{track.codec} in fourCcList or {kind}FourCcInfoMap", ", ".join(codes) or "none offered",
                 )
             )  # fmt: skip

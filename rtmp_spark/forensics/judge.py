@@ -30,7 +30,14 @@ _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retr
 _MOST_TROUBLED = 100_000
 _NO_MEDIA_US = 1_000_000
 _ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
-_LEAVES_UNANSWERED = frozenset({"pause", "seek", "play", "play2", "pauseRaw"})
+_STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "seek"})
+# What the same fault would be told as once more.
+_EXPLAINS = {
+    ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
+    ViolationCode.CHUNK_INTERRUPTED: (ViolationCode.MSG_TRUNCATED,),
+    ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE: (ViolationCode.TIME_JUMP, ViolationCode.TIME_BACKWARDS),
+    ViolationCode.CHUNK_DELTA_NEGATIVE: (ViolationCode.TIME_BACKWARDS,),
+}
 # What a close in answer to an error leaves behind, and what a message that breaks off is not told for as well.
 _AFTERMATH = (
     ViolationCode.CMD_NO_RESPONSE,
@@ -115,9 +122,12 @@ class Judge:
             self.connect_ts = fact.ts
         elif name in ("onMetaData", "@setDataFrame"):
             self._metadata(direction, fact)
-        elif direction == "c2s" and name in _LEAVES_UNANSWERED:
-            for measure in self._measures("s2c", fact.stream_id):
-                measure.suspend()
+        elif direction == "c2s" and name in _STREAM_COMMANDS:
+            for measure in self._measures("c2s", fact.stream_id) + self._measures("s2c", fact.stream_id):
+                if not measure.asked:
+                    measure.asked = [fact.msg_no, fact.frame]
+                elif measure.direction == "s2c":
+                    measure.suspend()
         elif direction == "s2c" and name == "onStatus":
             for measure in self._measures("s2c", fact.stream_id):
                 measure.go_on()
@@ -163,11 +173,16 @@ class Judge:
         for span in session.spans:
             if span.measure is not None:
                 findings.extend(self._stream(span, ending, heard))
+        if ending.close_kind == "open":  # not the stream but the recording ended inside the message
+            findings.drop(ViolationCode.MSG_TRUNCATED)
         self._take_back(findings, ending.closed_by)
 
     def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
-        """A close or a refusal that answers an error raises nothing of its own."""
+        """One cause, one finding; and a close or a refusal that answers an error raises nothing of its own."""
         known = findings.first_ones()
+        for cause in known:
+            for code in _EXPLAINS.get(cause.code, ()):
+                findings.drop(code, cause.direction, at_most=cause.times)
         errors = [f for f in known if f.severity is Severity.ERROR]
         if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
             for code in _AFTERMATH:
@@ -248,9 +263,10 @@ def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:
     detail = f"{words} for {waited / 1e6:.1f} s, and no media came"
     if cut:
         detail += f" before the {ending.closed_by} closed"
+    msg_no, frame = measure.asked or (None, None)
     return [
         Finding(
-            ViolationCode.SESSION_NO_MEDIA, detail, None, None if cut else sender, span.direction, span.stream_id, None,
-            None, span.ts_start, expected="audio or video", actual="none",
+            ViolationCode.SESSION_NO_MEDIA, detail, None, None if cut else sender, span.direction, span.stream_id,
+            msg_no, frame, span.ts_start, expected="audio or video", actual="none",
         )
     ]  # fmt: skip

@@ -49,8 +49,8 @@ class StreamMeasure:
     """`start_known`: the recording shows how the stream began; `recorded`: the server said it plays a file."""
 
     __slots__ = (
-        "_crossed", "_last_ts", "_suspended", "_zero", "declared", "direction", "drift", "first_coded", "first_is_key",
-        "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id", "tracks",
+        "_crossed", "_last_ts", "_suspended", "_zero", "asked", "declared", "direction", "drift", "first_coded",
+        "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id", "tracks",
     )  # fmt: skip
 
     def __init__(self, direction: str, stream_id: int, start_known: bool) -> None:
@@ -65,6 +65,7 @@ class StreamMeasure:
         self.drift = Drift()
         self.stalls = Stalls()
         self.first_coded: int | None = None
+        self.asked: list[int] = []  # message and packet of the command that began it
         self.first_is_key: bool | None = None
         self.origin: tuple[int, int] | None = None  # time and dts of the frame that delivery is measured from
         self.found: list[Finding] = []
@@ -120,6 +121,8 @@ class StreamMeasure:
             track = zero.get(kind) if row[TRACK_ID] == 0 else None
             if track is None:
                 track = self._track(kind, row[TRACK_ID])
+                if track.place is None:
+                    track.place = [row[MSG_NO], _place(row, known_at[index]), row[TS]]
             if row[PACKET_TYPE] != "frame" or not row[SIZE]:
                 if row[IS_CONFIG]:
                     track.configs += 1
@@ -268,7 +271,8 @@ class StreamMeasure:
         count = sum(n for gap, n in track.key_gaps.counts.items() if gap > _GOP_INFO_MS)
         open_gap = track.dts - track.key_dts if track.dts is not None and track.key_dts is not None else 0
         if open_gap > longest:
-            longest, msg_no, frame, ts = open_gap, None, None, None
+            longest = open_gap
+            msg_no, frame, ts = track.place or (None, None, None)
             count += 1
         if longest <= _GOP_INFO_MS:
             return []
@@ -306,6 +310,7 @@ class StreamMeasure:
             "drift": self.drift.state(),
             "stalls": self.stalls.state(),
             "first": [self.first_coded, self.first_is_key, self.origin],
+            "asked": self.asked,
             "last": [self._last_ts, self._suspended, self._crossed],
         }
 
@@ -323,6 +328,7 @@ class StreamMeasure:
         measure.stalls = Stalls.resume(state["stalls"])
         measure.first_coded, measure.first_is_key, origin = state["first"]
         measure.origin = None if origin is None else (origin[0], origin[1])
+        measure.asked = list(state["asked"])
         measure._last_ts, measure._suspended, measure._crossed = state["last"]
         return measure
 

@@ -32,12 +32,14 @@ def skew_finding(measure: StreamMeasure) -> list[Finding]:
     speed, minutes = drift.steady_per_minute(), drift.minutes()
     if speed is None or minutes < _SKEW_MINUTES or abs(speed) <= _SKEW_PER_MINUTE or abs(speed) * minutes <= _SKEW_MS:
         return []
+    sound = measure.audio
+    msg_no, frame, ts = sound.place if sound is not None and sound.place else (None, None, None)
     ahead = "ahead of" if speed > 0 else "behind"
     text = f"sound runs {ahead} the picture by {abs(speed):.0f} ms a minute, {abs(speed) * minutes:.0f} ms in all"
     return [
         Finding(
-            ViolationCode.TIME_SKEW, text, None, measure.author, measure.direction, measure.stream_id, None, None,
-            measure.first_coded, 1, f"at most {_SKEW_PER_MINUTE:.0f} ms a minute", f"{speed:.0f} ms a minute",
+            ViolationCode.TIME_SKEW, text, None, measure.author, measure.direction, measure.stream_id, msg_no, frame,
+            ts, 1, f"at most {_SKEW_PER_MINUTE:.0f} ms a minute", f"{speed:.0f} ms a minute",
         )
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ class Track:
 
     __slots__ = (
         "bytes", "channels", "codec", "configs", "dts", "elapsed", "enhanced", "first_dts", "frames", "height",
-        "key_dts", "key_gaps", "keys", "kind", "longest_gop", "rates", "sample_rate", "sizes", "steps", "ts",
+        "key_dts", "key_gaps", "keys", "kind", "longest_gop", "place", "rates", "sample_rate", "sizes", "steps", "ts",
         "width",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Track:
         self.key_dts: int | None = None
         self.key_gaps = Histogram()
         self.longest_gop: list[Any] = [0, None, None, None]  # ms; message, frame, time of the frame that ends it
+        self.place: list[int] | None = None  # message, packet and time of its first tag
         self.width = self.height = self.sample_rate = self.channels = None
         self.sizes: list[list[int]] = []
         self.rates: list[int] = []
