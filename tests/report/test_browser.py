@@ -1,0 +1,130 @@
+"""The report in a real browser: nothing complains, nothing is fetched, and what can be clicked does something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import browser
+import pytest
+from decoded import RtmpTalk
+
+from rtmp_spark.cli import main
+from rtmp_spark.codec.amf import EcmaArray
+
+EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+TURNED = "abc\u202egpj.exe\u2066\x00\x1b[31m\n\u200f"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Browser]:
+    program = browser.find()
+    if program is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium)")
+    pytest.importorskip("websocket", reason="the debugging port speaks WebSocket: pip install websocket-client")
+    with browser.Browser(program) as started:
+        yield started
+
+
+def hostile_capture(path: Path) -> Path:
+    """A publisher that puts markup, controls, direction marks and 64 KB into everything it may choose."""
+    long = "A" * 65_000
+    talk = RtmpTalk().handshake()
+    connect = {"app": f"live{EVIL}", "tcUrl": f"rtmp://h/{TURNED}", "flashVer": f"{EVIL}{TURNED}"}
+    talk.command(0, "connect", 1, connect)
+    talk.command(1, "_result", 1, {"fmsVer": EVIL}, {"level": "status", "code": "NetConnection.Connect.Success"})
+    talk.command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, f"name{EVIL}", "live", stream_id=1)
+    refused = {"level": "error", "code": f"NetStream.Publish.BadName{EVIL}", "description": f"{EVIL} {TURNED} {long}"}
+    talk.command(1, "onStatus", 0, None, refused, stream_id=1)
+    meta = {"encoder": f"{EVIL}{TURNED}{long}", "videocodecid": f"{EVIL}", "width": float("nan"), "framerate": EVIL}
+    talk.command(0, "@setDataFrame", None, "onMetaData", EcmaArray(list(meta.items())), stream_id=1)
+    talk.command(0, f"{EVIL}{TURNED}", 4, None, EVIL, stream_id=1)
+    for number in range(20):
+        talk.wait(0.05).send(0, 8, b"\xaf\x01" + bytes(20), stream_id=1, timestamp=number * 50)
+    return talk.bye().write(path)
+
+
+def report(tmp_path: Path, *captures: Path) -> str:
+    page = tmp_path / "report.html"
+    assert main(["report", *map(str, captures), "-o", str(page), "--keep-secrets"]) == 0
+    return page.as_uri()
+
+
+def healthy(page: browser.Browser) -> None:
+    assert page.complaints == []
+    assert page.requests == []
+
+
+def test_one_connection(chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path) -> None:
+    chromium.open(report(tmp_path, sample_pcaps / "ffmpeg_publish_h264_aac.pcap"))
+    assert chromium.run("document.querySelectorAll('.part').length") == 10
+    assert chromium.run("document.querySelectorAll('figure.chart[data-x]').length") >= 8
+    healthy(chromium)
+
+
+def test_hover_tells_the_value_and_dragging_zooms(
+    chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path
+) -> None:
+    chromium.resize(1280, 900)
+    chromium.open(report(tmp_path, sample_pcaps / "ffmpeg_publish_h264_aac.pcap"))
+    script = "(() => { const a = document.querySelector('[id$=-bitrate] .area'); a.scrollIntoView({block: 'center'}); "
+    script += "const b = a.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()"
+    left, top, width, height = chromium.run(script)
+    chromium.mouse("mouseMoved", left + width / 2, top + height / 2)
+    told = chromium.run("document.querySelector('[id$=-bitrate] .tip').innerText")
+    assert "video:" in told and "kb/s" in told
+    boxes = "[...document.querySelectorAll('.area svg')].map(s => s.getAttribute('viewBox').split(' ').map(Number))"
+    before = chromium.run(boxes)
+    chromium.mouse("mousePressed", left + width * 0.25, top + 20, 1)
+    chromium.mouse("mouseMoved", left + width * 0.5, top + 20, 1)
+    chromium.mouse("mouseReleased", left + width * 0.5, top + 20)
+    after = chromium.run(boxes)
+    assert all(new[2] < 0.3 * old[2] for old, new in zip(before, after))  # every plot of the session
+    chromium.run("document.querySelector('[id$=-bitrate] .area').dispatchEvent(new MouseEvent('dblclick'))")
+    assert chromium.run(boxes) == before
+    healthy(chromium)
+
+
+def test_clicking_through_several_connections(
+    chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path
+) -> None:
+    captures = [sample_pcaps / f"{name}.pcap" for name in ("denied_and_unknown_app", "republish_same_name")]
+    chromium.open(report(tmp_path, *captures))
+    visible = "[...document.querySelectorAll('article.session')].filter(s => s.offsetParent !== null).map(s => s.id)"
+    assert chromium.run(visible) == []
+    uids = chromium.run("[...document.querySelectorAll('table.connections a')].map(a => a.hash.slice(1))")
+    assert len(uids) == 6
+    for number, uid in enumerate(uids):
+        chromium.run(f"document.querySelectorAll('table.connections a')[{number}].click()")
+        chromium.run("new Promise(done => setTimeout(done, 50))")
+        assert chromium.run(visible) == [uid]
+        chromium.run("location.hash = 'overview'")
+        chromium.run("new Promise(done => setTimeout(done, 50))")
+    assert chromium.run(visible) == []
+    healthy(chromium)
+
+
+def test_nothing_from_the_wire_acts(chromium: browser.Browser, tmp_path: Path) -> None:
+    chromium.open(report(tmp_path, hostile_capture(tmp_path / "hostile.pcap")))
+    assert "owned" not in chromium.run("document.title")
+    assert chromium.run("document.querySelectorAll('main img, main script, main iframe, [onerror]').length") == 0
+    shown = chromium.run("document.body.innerText")
+    assert EVIL in shown  # as text
+    assert not set(shown) & set("\u202e\u2066\u200f\x00\x1b")
+    assert "A" * 2000 not in shown
+    healthy(chromium)
+
+
+def test_narrow_and_dark(chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path) -> None:
+    chromium.resize(420, 900)
+    chromium.dark()
+    chromium.open(report(tmp_path, sample_pcaps / "ffmpeg_publish_h264_aac.pcap"))
+    assert chromium.run("document.documentElement.scrollWidth") <= 420  # nothing sticks out
+    luminance = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)"
+    assert chromium.run(luminance) < 150
+    chromium.run("document.querySelector('button.theme').click()")
+    assert chromium.run(luminance) > 600
+    chromium.dark(False)
+    chromium.resize(1280, 900)
+    healthy(chromium)
