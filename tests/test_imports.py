@@ -47,6 +47,8 @@ LAYERS = (
         ("numpy", "pyarrow"),
         ("cryptography", "zstandard"),
     ),
+    # Imported only where there is a secret to use.
+    Layer("rtmp_spark.capture.tls_ciphers", ("rtmp_spark.capture",), ("cryptography",)),
     Layer(
         "rtmp_spark.forensics",
         (
