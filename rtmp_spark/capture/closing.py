@@ -14,6 +14,7 @@ from rtmp_spark.codec.errors import ViolationCode
 
 IDLE_US = 5_000_000  # silence this long before a close is taken for a timeout
 _REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
+_TURNED_AWAY_US = 1_000_000
 _GOODBYE_US = 10_000_000
 _WHO = {"c2s": CLIENT, "s2c": SERVER}
 
@@ -52,9 +53,21 @@ def close_cause(ending: Ending, session: Session) -> str:
     silence = ending.silence_us(media_way) if media_way else None
     if silence is not None and silence >= IDLE_US:
         return "idle_timeout" if closer != _WHO[media_way or "c2s"] else "unknown"
+    if closer == SERVER and _turned_away(ending, session):
+        return "refused"
+    if session.gaps["c2s"] or session.gaps["s2c"]:
+        return "unknown"  # a goodbye may be among what is missing
     if any(not span.ended and span.audio + span.video for span in session.spans):
         return "peer_vanished" if closer == CLIENT or ending.close_kind == "rst" else "unknown"
     return "unknown"
+
+
+def _turned_away(ending: Ending, session: Session) -> bool:
+    """Whether the server closed at once after a request, without a word and before any media."""
+    if any(span.audio + span.video for span in session.spans):
+        return False
+    asked = [span.ts_start for span in session.spans] + [request[1] for request in session.unanswered()]
+    return bool(asked) and ending.ts_end - max(asked) <= _TURNED_AWAY_US
 
 
 def _streaming_after(session: Session) -> bool:
@@ -151,7 +164,7 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
     found = []
     for msg_no, ts, name, frame, *_ in session.unanswered():
         waited = ending.ts_end - ts
-        if cause == "refused" or (ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US):
+        if (cause == "refused" and session.refused is not None) or (ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US):
             continue
         detail = f"{name} got no answer in {waited / 1e6:.1f} s"
         found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))

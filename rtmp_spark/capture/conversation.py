@@ -459,6 +459,8 @@ class Conversation:
         uid = self.uid or ""
         session = self.session
         cause = close_cause(ending, session)
+        if self._judge is not None:
+            cause = self._judge.close_cause(ending, cause)
         self._findings.extend(end_findings(ending, session, cause))
         self._emit_seconds(sink, None)
         if self._judge is not None:

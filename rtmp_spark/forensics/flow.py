@@ -70,6 +70,10 @@ class FlowRules:
         for direction in self._sent:
             self._pass(direction, at)
 
+    def starving(self, direction: str) -> bool:
+        """Whether this direction waits for an acknowledgement that is two windows late."""
+        return self._sent[direction].worst is not None and not self._deaf[OTHER_WAY[direction]]
+
     def gap(self, direction: str) -> None:
         self._deaf[direction] = True
         self._pings[OTHER_WAY[direction]].clear()

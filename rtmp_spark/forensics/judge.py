@@ -29,12 +29,12 @@ _INTERVALS = column_names("intervals")
 _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
 _MOST_TROUBLED = 100_000
 _NO_MEDIA_US = 1_000_000
+_STOPPED_US = 1_000_000
 _ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "seek"})
 # What the same fault would be told as once more.
 _EXPLAINS = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
-    ViolationCode.CHUNK_INTERRUPTED: (ViolationCode.MSG_TRUNCATED,),
     ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE: (ViolationCode.TIME_JUMP, ViolationCode.TIME_BACKWARDS),
     ViolationCode.CHUNK_DELTA_NEGATIVE: (ViolationCode.TIME_BACKWARDS,),
 }
@@ -155,6 +155,15 @@ class Judge:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
+    def close_cause(self, ending: Any, cause: str) -> str:
+        """Why it ended, where flow control tells more than the packets do."""
+        if cause in ("idle_timeout", "unknown") and self._both_from_start:
+            for direction in ("c2s", "s2c"):
+                silent = ending.silence_us(direction)
+                if silent is not None and silent >= _STOPPED_US and self.flow.starving(direction):
+                    return "ack_stall"
+        return cause
+
     def end(self, ending: Any, cause: str, findings: FindingFold) -> None:
         """Add what the whole connection shows, and take back what another finding explains."""
         session = self._session
@@ -182,7 +191,8 @@ class Judge:
         known = findings.first_ones()
         for cause in known:
             for code in _EXPLAINS.get(cause.code, ()):
-                findings.drop(code, cause.direction, at_most=cause.times)
+                often = None if code is ViolationCode.MSG_TRUNCATED else cause.times
+                findings.drop(code, cause.direction, at_most=often)
         errors = [f for f in known if f.severity is Severity.ERROR]
         if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
             for code in _AFTERMATH:
