@@ -130,7 +130,8 @@ def acknowledgements(intervals: Sequence[Row], controls: Sequence[Row], start: i
     if not seconds.length:
         return Figure("acks", title, "B", missing="No packets of this direction were recorded.")
     sent = np.cumsum(seconds.column("bytes") - seconds.column("retransmitted_bytes"))
-    series = [thinned("sent", "sent", LINE, seconds.x + 1, sent)]
+    places, sums = np.append(seconds.x[0], seconds.x + 1), np.append(0.0, sent)
+    series = [thinned("sent", "sent", LINE, places, sums)]
     windows = [row for row in controls if row["kind"] == "window_ack_size" and row["direction"] == way]
     window = windows[-1]["value"] if windows else None
     acks = [row for row in controls if row["kind"] == "acknowledgement" and row["direction"] == OTHER[way]]

@@ -221,7 +221,12 @@ def _clocks(frames: dict[str, pa.Table], start: int) -> Figure:
     if late:
         x, y = np.array([p[0] for p in late]), np.array([p[1] for p in late])
         series.append(thinned("goes back", "bad", DOTS, x, y))
-    note = "Level: media keep pace with the wall clock. Falling: late or stalled. A step: timestamps jump."
+    ends = [_integers(rows["dts"]) for rows in frames.values()]
+    low, high = min(int(dts.min()) for dts in ends), max(int(dts.max()) for dts in ends)
+    note = (
+        f"Timestamps from {low:,} to {high:,} ms{', beyond 2²⁴: extended ones' if high >= 1 << 24 else ''}. "
+        "Level: media keep pace with the wall clock. Falling: late or stalled. A step: timestamps jump."
+    )
     return Figure("clock", title, "ms", series, marks=marks, note=note)
 
 

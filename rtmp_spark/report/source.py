@@ -1,6 +1,7 @@
 """Where a page gets its rows: the tables of captures, read here without Spark.
 
-`Tables` is what a page asks for; `CaptureTables` answers from capture files, a lake answers in `rtmp_spark.spark`.
+`Tables` is what a page asks for; `ArrowTables` answers from memory, `CaptureTables` from capture files, a lake answers in
+`rtmp_spark.spark`.
 Rows are plain dicts with times as microseconds. Large tables keep the columns that are drawn, and a bound on how many
 rows: connections that come after it are listed but not drawn, and the page says so.
 """
@@ -41,37 +42,13 @@ class Tables(Protocol):
     def prepare(self, uids: Sequence[str]) -> None: ...
 
 
-class CaptureTables:
-    """Every table of a recording, in memory."""
+class ArrowTables:
+    """Tables that are in memory; those that are not given are empty."""
 
-    def __init__(
-        self,
-        paths: Iterable[str | os.PathLike[str]],
-        settings: Settings | None = None,
-        *,
-        columns: Mapping[str, Sequence[str]] | None = None,
-        tables: Sequence[str] = ALL_TABLES,
-        progress: Progress | None = None,
-    ) -> None:
-        self.paths = [os.fspath(path) for path in paths]
-        self.settings = settings or Settings()
-        self.recording = Recording(self.paths, self.settings, tables, progress=progress)
-        batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
-        room, self.full = MOST_ROWS, False
-        for name, batch in self.recording.batches():
-            if columns is not None and name in columns:
-                room -= batch.num_rows
-                self.full |= room < 0
-                if room < 0:
-                    continue
-                batch = batch.select(list(columns[name]))
-            batches[name].append(batch)
-        self._tables = {name: _joined(name, parts) for name, parts in batches.items()}
+    def __init__(self, origin: str, tables: Mapping[str, pa.Table]) -> None:
+        self.origin = origin
+        self._tables = {name: tables.get(name, table.arrow_schema().empty_table()) for name, table in TABLES.items()}
         self._slices: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
-
-    @property
-    def origin(self) -> str:
-        return ", ".join(self.paths)
 
     def arrow(self, table: str, uid: str | None = None) -> pa.Table:
         """A table, or its rows of one connection."""
@@ -96,6 +73,35 @@ class CaptureTables:
         """Everything is here already."""
 
 
+class CaptureTables(ArrowTables):
+    """Every table of a recording; large ones with the given columns only."""
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        settings: Settings | None = None,
+        *,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        tables: Sequence[str] = ALL_TABLES,
+        progress: Progress | None = None,
+    ) -> None:
+        self.paths = [os.fspath(path) for path in paths]
+        self.settings = settings or Settings()
+        self.recording = Recording(self.paths, self.settings, tables, progress=progress)
+        batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
+        room, self.full = MOST_ROWS, False
+        for name, batch in self.recording.batches():
+            if columns is not None and name in columns:
+                room -= batch.num_rows
+                self.full |= room < 0
+                if room < 0:
+                    continue
+                batch = batch.select(list(columns[name]))
+            batches[name].append(batch)
+        found = {name: pa.Table.from_batches(parts) for name, parts in batches.items() if parts}
+        super().__init__(", ".join(self.paths), found)
+
+
 def counts(messages: pa.Table) -> list[Row]:
     """Messages by direction, type and status: how many and how long."""
     keys = ["direction", "type_name", "status"]
@@ -112,10 +118,6 @@ def plain_rows(table: pa.Table) -> list[Row]:
 
 def microseconds(column: Any) -> Any:
     return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
-
-
-def _joined(name: str, parts: list[pa.RecordBatch]) -> pa.Table:
-    return pa.Table.from_batches(parts) if parts else TABLES[name].arrow_schema().empty_table()
 
 
 def by_uid(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:

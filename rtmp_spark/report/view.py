@@ -20,7 +20,7 @@ from rtmp_spark.report.figure import Figure
 from rtmp_spark.report.ladder import as_text as ladder_text
 from rtmp_spark.report.page import asset
 from rtmp_spark.report.session import Session, sessions
-from rtmp_spark.report.source import CaptureTables, Tables
+from rtmp_spark.report.source import ArrowTables, CaptureTables, Tables
 from rtmp_spark.report.svg import value_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ConnectionView:
     def table(self, name: str) -> pa.Table:
         """The rows of this connection in one table."""
         tables = self._session.tables
-        if isinstance(tables, CaptureTables):
+        if isinstance(tables, ArrowTables):
             return tables.arrow(name, self.uid)
         return pa.Table.from_pylist(tables.rows(name, self.uid))
 
@@ -235,7 +235,7 @@ class Recording:
 
     def table(self, name: str) -> pa.Table:
         """A whole table."""
-        if isinstance(self.tables, CaptureTables):
+        if isinstance(self.tables, ArrowTables):
             return self.tables.arrow(name)
         return pa.Table.from_pylist(self.tables.rows(name))
 
