@@ -126,6 +126,11 @@ class Connection:
     def half_open(self) -> bool:
         return not (self.sides[0].captured_bytes or self.sides[1].captured_bytes)
 
+    @property
+    def unheard(self) -> bool:
+        """Nothing of it was delivered, and nothing waits to be."""
+        return not self.emitted and self.half_open
+
     def drop(self) -> None:
         """The consumer does not want these bytes: from now on they are counted, not joined."""
         self.dropped = True

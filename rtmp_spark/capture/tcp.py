@@ -133,9 +133,12 @@ class Reassembler:
         for stream in connection.sides:
             self._end_of_zero_window(connection, stream)
         connection.finish(out)
+        self._forget(connection)
+        self._departed += connection.sides
+
+    def _forget(self, connection: Connection) -> None:
         self._weigh(connection, gone=True)
         self._lingering.pop(connection.key, None)
-        self._departed += connection.sides
 
     def _weigh(self, connection: Connection, *, gone: bool = False) -> None:
         held, remembered = connection.weigh(gone=gone)
@@ -240,13 +243,16 @@ class Reassembler:
                 rank = 1 if connection.dropped else 2
             return rank, connection.ts_last_ns or 0
 
-        leaving = list(itertools.islice((c for c in self._open.values() if c.half_open), excess))  # oldest first
-        if len(leaving) < excess:
-            others = (c for c in self._open.values() if not c.half_open)
-            leaving += sorted(others, key=worth)[: excess - len(leaving)]
-        for connection in leaving:
-            self._remove(connection, out)
-            self.counts["connections_evicted"] += 1
+        unheard = list(itertools.islice((c for c in self._open.values() if c.unheard), excess))  # oldest first
+        for connection in unheard:  # nobody was told of these, so nobody is told of their end
+            self._forget(connection)
+            for stream in connection.sides:
+                stream.leave()
+            del self._open[connection.key]
+        if excess > len(unheard):
+            for connection in sorted(self._open.values(), key=worth)[: excess - len(unheard)]:
+                self._remove(connection, out)
+        self.counts["connections_evicted"] += excess
 
 
 def _with_carried(seen: Observed, waiting: Carry, number: Ints) -> Observed:
