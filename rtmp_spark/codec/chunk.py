@@ -39,6 +39,7 @@ EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
 LONGEST_CONTROL = 64  # above this a control message is taken for noise until the next header confirms it
 CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
+STALE_BITS = 20  # of proof that a header from before a loss still holds
 SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a new chunk size is used
 REPEAT_MS = 1000  # protocol.md rule 3: an fmt 0 time up to this is read as the delta of a following fmt 3
 WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
@@ -113,7 +114,7 @@ class Dechunker:
         self.streams: dict[int, ChunkStream] = {}
         self.chunk_size = chunk_size
         self.size_announced = True  # by Set Chunk Size, or it is the default; False: inferred
-        self.size_floor = 0  # after a resync: the size is only known to be at least this; 0 when it is known
+        self.size_floor = 0  # after a resync: the size is a guess, but at least this; 0 when it is known
         self.old_size = 0  # the size before the last change, while nobody has seen the new one in use
         self.dialect = UNKNOWN
         self.held = 0  # bytes of unfinished messages
@@ -220,7 +221,8 @@ class Dechunker:
             if cs is None:
                 if data + 24 > end and not final:
                     return self._wait(data + 24)
-                if self.inferred and not self.size_floor and csid < 64 and not looks_like_start(buf[data : data + 24]):
+                known_size = self.chunk_size < MAX_CHUNK_SIZE
+                if self.inferred and known_size and csid < 64 and not looks_like_start(buf[data : data + 24]):
                     cs = self.streams[csid] = ChunkStream(csid)
                     cs.orphan = cs.stale = cs.drifted = True
                     cs.length = -1
@@ -320,11 +322,11 @@ class Dechunker:
     ) -> int:
         """A header of fmt 0, 1 or 2 that starts a message, or fmt 3 with what it repeats."""
         if cs.stale and fmt >= 2:
-            confirmed = self._confirm_stale(cs, buf, data, end, final)
+            confirmed = self._confirm_stale(cs, buf, data, end, final, fmt)
             if confirmed < 0:
                 return -1
             if not confirmed:
-                if fmt == 3 and not self.size_floor and not looks_like_start(buf[data : data + 24]):
+                if fmt == 3 and self.chunk_size < MAX_CHUNK_SIZE and not looks_like_start(buf[data : data + 24]):
                     cs.orphan = True
                     return self._orphan(cs, buf, pos, data, end, final, out)
                 return self._lose(f"fmt {fmt} on csid {cs.csid}, whose last header may have been lost")
@@ -635,24 +637,42 @@ class Dechunker:
             [cs for cs in self.streams.values() if cs.csid >= 64 and cs.active and not cs.orphan] if self.high else []
         )
 
-    def _confirm_stale(self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool) -> int:
-        """After a loss: a length from before it is used only where the next header then stands right."""
-        length, size = cs.length, self.chunk_size
-        if length < 0 or cs.csid >= 64 or length > SETTLE_BYTES:
+    def _confirm_stale(self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool, fmt: int) -> int:
+        """After a loss: a length from before it is used only where the headers after it stand right."""
+        if cs.type_id in (SET_CHUNK_SIZE, ABORT):  # too much hangs on them
             return 0
-        stop = data + length + max(length - 1, 0) // size
-        if cs.ext is not None and self.dialect != ABSENT:
-            stop += 4 * (max(length - 1, 0) // size)
-        elif stop <= end and buf[data + size : stop : size + 1].count(0xC0 | cs.csid) != max(length - 1, 0) // size:
-            return 0
-        if payload_bits(cs.type_id, length, buf[data : data + 24]) < 0:
-            return 0
-        if final and stop > end:
-            return 1  # a gap cuts it: the first header beyond will tell
-        ok = self.header_ok(buf, stop, end, final)
-        if ok < 0:
-            return self._wait(max(stop, end) + 1)
-        return int(ok > 0)
+        proof = 0
+        while True:
+            length, size = cs.length, self.chunk_size
+            if length < 0 or cs.csid >= 64 or length > SETTLE_BYTES:
+                return int(proof >= STALE_BITS)
+            cuts = max(length - 1, 0) // size
+            stop = data + length + cuts
+            if cs.ext is not None and self.dialect != ABSENT:
+                stop += 4 * cuts
+            elif stop <= end and buf[data + size : stop : size + 1].count(0xC0 | cs.csid) != cuts:
+                return 0
+            inside = payload_bits(cs.type_id, length, buf[data : data + 24])
+            if inside < 0:
+                return 0
+            proof += (14 if fmt == 2 else 0) + min(inside, 8)
+            if final and stop >= end:
+                return 1  # a gap cuts it: the first header beyond will tell
+            ok = self.header_ok(buf, stop, end, final)
+            if ok < 0:
+                return self._wait(max(stop, end) + 1)
+            if not ok:
+                return 0
+            fmt = buf[stop] >> 6
+            proof += 6
+            if fmt < 2 or proof >= STALE_BITS:
+                return 1
+            data = stop + 1 + HEADER_BYTES[fmt]
+            cs = self.streams[buf[stop] & 63] if buf[stop] & 63 > 1 else cs
+            if cs.active or cs.orphan or buf[stop] & 63 < 2:
+                return int(proof >= STALE_BITS)
+            if cs.ext is not None and self.dialect != ABSENT:
+                data += 4
 
     def _settle_size(
         self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event]
@@ -707,6 +727,12 @@ class Dechunker:
         if far > end and not final:
             return self._wait(far)
         uncut = self.header_ok(buf, data + length, end, final)
+        guess = self.chunk_size
+        if guess < length and not is_strong(buf, data + length):
+            after = self.header_ok(buf, data + guess, end, final)
+            if buf[data + guess : data + guess + 1] == bytes((0xC0 | csid,)) or after > max(uncut, 0) or after == 2:
+                self.size_floor = 0
+                return 1
         best, best_size = 8 * uncut - 1, 0
         for size in sizes:
             cuts = (length - 1) // size
@@ -721,7 +747,7 @@ class Dechunker:
             )
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
-        elif uncut > 0 or final:
+        elif uncut > 0 or (final and data + length > end):
             self.chunk_size, self.size_floor = MAX_CHUNK_SIZE, length
         else:
             return self._lose("a message that ends nowhere, cut or not")

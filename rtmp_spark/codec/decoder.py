@@ -284,7 +284,8 @@ class RtmpDecoder:
         self._give_up_partials(out)
 
     def _likely_size(self) -> int:
-        return 0 if self._chunks.size_floor else self._chunks.chunk_size
+        size = self._chunks.chunk_size
+        return 0 if self._chunks.size_floor and size == MAX_CHUNK_SIZE else size
 
     def _give_up_partials(self, out: list[Event]) -> None:
         for cs in self._unfinished():
@@ -393,11 +394,8 @@ class RtmpDecoder:
         for csid in sync.orphans:
             cs = chunks.streams.setdefault(csid, ChunkStream(csid))
             cs.orphan = cs.stale = cs.drifted = True
-        if sync.size_floor and self._search_size >= sync.size_floor:
-            chunks.chunk_size, chunks.size_floor = self._search_size, 0
-        else:
-            chunks.chunk_size, chunks.size_floor = sync.chunk_size, sync.size_floor
-            chunks.size_announced = chunks.size_announced and sync.chunk_size == self._search_size
+        chunks.chunk_size, chunks.size_floor = sync.chunk_size, sync.size_floor
+        chunks.size_announced = chunks.size_announced and sync.chunk_size == self._search_size
         chunks.old_size = 0
         chunks.inferred = True
         self.phase = "chunks"

@@ -25,6 +25,7 @@ PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
+UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
 GUESS_BITS = 12  # what a guessed length costs
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 WIDE_BYTES = 1 << 17
@@ -71,7 +72,7 @@ class Head(NamedTuple):
 class Sync(NamedTuple):
     position: int
     chunk_size: int
-    size_floor: int  # 0: the chunk size is certain; else it is at least this
+    size_floor: int  # 0: the chunk size is certain; else a guess, and it is at least this
     heads: dict[int, Head]  # what messages at and after `position` may refer back to
     orphans: frozenset[int]  # csids on which the rest of a message is still to come
 
@@ -95,6 +96,7 @@ class _Walk(NamedTuple):
     marks: dict[int, set[bytes]]  # per csid, how its payloads begin
     guessed: Mapping[int, Head] = MappingProxyType({})  # lengths that no header says
     orphans: frozenset[int] = frozenset()  # csids in the middle of a message at the start
+    cuts: int = 0  # chunks that ended where the size says
 
 
 def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> list[int]:
@@ -130,19 +132,33 @@ def find(
     anchors = _anchors(buf, skip)
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
-    sizes = [chunk_size] if chunk_size else []
-    if not certain or final or len(buf) >= WIDE_BYTES:  # a change of the size may be among what was lost
-        sizes += [*(size for size in INTERLEAVED_SIZES if size != chunk_size), 0]
-    for size in sizes:
+    best: tuple[int, _Walk] | None = None
+    earlier = anchors
+    shown = 0  # a size whose cuts were seen
+    # A change of the size may be among what was lost: the size that verifies first in the stream is the true one.
+    for size in (*([chunk_size] if chunk_size else []), *(size for size in INTERLEAVED_SIZES if size != chunk_size), 0):
+        if shown and size:
+            continue
         chain.steps = MAX_STEPS
         chain.interleaved = size > 0
-        chain.cuts_wanted = 2 if size in INTERLEAVED_SIZES and size != chunk_size else 0
-        for anchor in anchors:
+        chain.cuts_wanted = 2 if size != chunk_size and size else 0
+        for at, anchor in enumerate(earlier):
             walk = chain.walk(anchor, size, heads)
             if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < need:
                 continue
-            return _back(buf, anchor, anchors, walk, heads)
-    return None
+            if shown and (walk.size not in (0, shown) or walk.floor > shown):
+                continue
+            best = anchor, walk._replace(size=walk.size or shown, cuts=max(walk.cuts, 2 if shown else 0))
+            earlier = earlier[:at]
+            if size and walk.cuts > 1:
+                shown = size
+            break
+    if best is None:
+        return None
+    sync = _back(buf, best[0], anchors, best[1], heads)
+    if sync.chunk_size == chunk_size and not best[1].cuts:
+        sync = sync._replace(size_floor=chunk_size)
+    return sync
 
 
 def _anchors(buf: bytes, start: int) -> list[int]:
@@ -281,16 +297,18 @@ def orphan_end(buf: bytes, data: int, size: int, pending: dict[int, int], orphan
     `pending` has the continuation headers of unfinished messages and the bytes these lack, `orphans` those of
     messages whose length is unknown, too."""
     full = data + size
-    if full < len(buf) and (buf[full] in pending or buf[full] in orphans or is_strong(buf, full)):
-        return full
     for match in _ANCHOR.finditer(buf, data + 1, min(full + 40, len(buf))):
         header = match.start()
+        if header >= full:
+            break
         if is_strong(buf, header):
             for mark, rest in pending.items():  # the last chunk of another message may stand before that header
                 before = header - 1 - rest
                 if data < before <= full and rest <= size and buf[before] == mark:
                     return before
-            return header if header <= full else None
+            return header
+    if full < len(buf) and (buf[full] in pending or buf[full] in orphans or is_strong(buf, full)):
+        return full
     return None
 
 
@@ -356,7 +374,7 @@ class _Chain:
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
                     trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}))
                     if trusting is not None and trusting.bits >= GUESS_BITS:
-                        return _join(bits, marks, trusting)
+                        return _join(bits, cuts, marks, trusting)
                     length = type_id = -1
                 if fmt == 3 and csid in ext and not self.dialect_absent:
                     data += 4
@@ -365,7 +383,7 @@ class _Chain:
                         self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
                     )
                     if onward is not None:
-                        return _join(bits, marks, onward)
+                        return _join(bits, cuts, marks, onward)
                     if fmt == 3 and size and self.interleaved and csid not in started:
                         orphans.add(csid)
                         pending = {0xC0 | other: more for other, more in rest.items() if more}
@@ -394,7 +412,7 @@ class _Chain:
                 left = length
                 if not size and left > floor:
                     onward = self._branch(data, csid, length, floor, heads, guesses, doubtful)
-                    return None if onward is None else _join(bits, marks, onward)
+                    return None if onward is None else _join(bits, cuts, marks, onward)
             count = min(size or MAX_SIZE, left)
             rest[csid] = left - count
             pos = data + count
@@ -404,7 +422,7 @@ class _Chain:
                 break
         if cuts < self.cuts_wanted:
             return None
-        return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans))
+        return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans), cuts=cuts)
 
     def _branch(
         self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int, doubtful: set[int]
@@ -423,8 +441,10 @@ class _Chain:
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
             if onward is not None and size and not believable_size(size, cuts, onward.bits):
                 continue
+            if onward is not None and not size and onward.bits < UNCUT_BITS:
+                onward = onward._replace(floor=floor)
             if onward is not None and (best is None or onward.bits + 8 * cuts > best.bits):
-                best = onward._replace(bits=onward.bits + 8 * cuts)
+                best = onward._replace(bits=onward.bits + 8 * cuts, cuts=onward.cuts + cuts)
         return best
 
     def _guess(
@@ -489,10 +509,10 @@ class _Chain:
         return sorted(ends)[:24]
 
 
-def _join(bits: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
+def _join(bits: int, cuts: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
     for csid, heads in marks.items():
         onward.marks.setdefault(csid, set()).update(heads)
-    return onward._replace(bits=bits + onward.bits)
+    return onward._replace(bits=bits + onward.bits, cuts=cuts + onward.cuts)
 
 
 def type_by_content(head: bytes) -> int:
