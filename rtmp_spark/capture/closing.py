@@ -164,7 +164,9 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
     found = []
     for msg_no, ts, name, frame, *_ in session.unanswered():
         waited = ending.ts_end - ts
-        if (cause == "refused" and session.refused is not None) or (ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US):
+        if cause == "refused" and session.refused is not None:
+            continue
+        if ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US:
             continue
         detail = f"{name} got no answer in {waited / 1e6:.1f} s"
         found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))

@@ -11,7 +11,7 @@ ENTRIES = (
         f"{SPEC} 5.2.2",
         "C0 or S0 is none of 3, 6, 8 and 9, and the rest shows that RTMP was meant.",
         "Peers close such a connection or read on as if it were 3.",
-        "Send 3.",
+        "Send 3 as the first byte.",
         "A client that speaks HTTP or TLS to the RTMP port looks like this too, but is not reported: it is not RTMP.",
         "rtmpt.handshake.c0 != 3",
         PUBLISH,

@@ -1,0 +1,52 @@
+"""The catalogue says something about every finding, and what it says about generators and vectors is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtmp_relay.faults import CATALOGUE as GENERATORS
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.forensics.catalogue import CATALOGUE, FAMILIES, document, entry, reproduce, severities
+from rtmp_spark.vectors import BUNDLED
+
+ROOT = Path(__file__).parent.parent.parent
+ONE_DIRECTION = ("HS_", "CHUNK_", "MSG_", "CTRL_", "AMF_")
+NEEDS_MORE = {"CTRL_PING_UNANSWERED", "CHUNK_RESYNC", "CHUNK_LIMIT", "MSG_ABORTED"}
+
+
+def test_every_code_has_an_entry_in_a_known_family() -> None:
+    assert set(CATALOGUE) == set(ViolationCode)
+    assert {code.value.partition("_")[0] for code in ViolationCode} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("code", list(ViolationCode), ids=lambda code: code.value)
+def test_an_entry_says_what_a_person_needs(code: ViolationCode) -> None:
+    found = CATALOGUE[code]
+    assert not found.title.endswith(".") and len(found.title) < 70
+    for text in (found.when, found.why, found.remedy):
+        assert text.endswith(".") and len(text) > 10
+    assert len(set(severities(code))) == len(severities(code))
+    assert entry(code).title == found.title
+
+
+@pytest.mark.parametrize("code", list(ViolationCode), ids=lambda code: code.value)
+def test_what_can_be_caused_on_purpose_says_how(code: ViolationCode) -> None:
+    again = reproduce(code)
+    assert (again is not None) == (code in GENERATORS)
+    if again is not None:
+        side = "client" if again.startswith("rtmp-spark publish") else "server"
+        assert side in GENERATORS[code].sides
+
+
+def test_what_one_direction_shows_has_a_vector() -> None:
+    names = {path.stem for path in (BUNDLED / "invalid").rglob("*.json")}
+    for code in ViolationCode:
+        if code.value.startswith(ONE_DIRECTION) and code.value not in NEEDS_MORE:
+            assert any(name == code.value or name.startswith(code.value + "_") for name in names), code
+
+
+def test_the_document_is_the_catalogue() -> None:
+    written = (ROOT / "docs" / "findings.md").read_text()
+    assert written == document(), "run: python -m rtmp_spark.forensics.catalogue > docs/findings.md"

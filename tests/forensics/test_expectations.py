@@ -1,0 +1,73 @@
+"""Every sample capture says exactly what the tables in tests/expectations expect of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rulekit import SAMPLES, recorded, table
+
+# RTMP inside something else has tests of its own.
+WRAPPED = ("rtmps_", "p1980_rtmpt")
+CAPTURES = sorted(p for p in SAMPLES.glob("*.pcap*") if not p.name.startswith(WRAPPED))
+
+
+def test_the_tables_name_captures_that_are_there() -> None:
+    names = {path.name for path in CAPTURES}
+    for file in ("findings.tsv", "software.tsv", "endings.tsv"):
+        assert {row["capture"] for row in table(file)} <= names
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_a_capture_says_what_is_expected_of_it(path: Path) -> None:
+    found = recorded(path, "findings", "connections")
+    said = Counter(
+        tuple(str(f[name] if f[name] is not None else "-") for name in
+              ("rule_id", "severity", "at_fault", "direction", "frame", "count"))
+        for f in found["findings"] if f["rule_id"] != "SESSION_END"
+    )  # fmt: skip
+    expected = Counter(
+        tuple(row[name] for name in ("rule_id", "severity", "at_fault", "direction", "frame", "count"))
+        for row in table("findings.tsv") if row["capture"] == path.name
+    )  # fmt: skip
+    assert said == expected
+    ends = [f for f in found["findings"] if f["rule_id"] == "SESSION_END"]
+    assert len(ends) == len(found["connections"])
+    assert all(f["title"] and f["fix_hint"] is not None for f in found["findings"] if f["severity"] == "error")
+    for row in table("software.tsv"):
+        if row["capture"] == path.name:
+            own = next(c for c in found["connections"] if str(c["orig_p"]) == row["client_port"])
+            assert (own["software"] or "-", own["server_software"] or "-") == (row["client"], row["server"])
+            for side, known in (("client", own["software"]), ("server", own["server_software"])):
+                assert any(e.startswith(side) for e in own["software_evidence"]) == (known is not None)
+    for row in table("endings.tsv"):
+        if row["capture"] == path.name:
+            own = next(c for c in found["connections"] if str(c["orig_p"]) == row["client_port"])
+            end = (own["closed_by"] or "-", own["close_kind"], own["close_cause"])
+            assert end == (row["closed_by"], row["close_kind"], row["close_cause"])
+
+
+def test_two_publishes_of_one_name_know_each_other() -> None:
+    streams = recorded(SAMPLES / "republish_same_name.pcap", "streams")["streams"]
+    assert [s["attempt_no"] for s in streams] == [1, 2]
+    assert streams[1]["prev_uid"] == streams[0]["uid"]
+    assert streams[1]["down_ms"] > 0
+
+
+def test_a_seek_breaks_no_rule_of_time() -> None:
+    """The capture's times restart at the seek point; without the rule they would go back by two seconds."""
+    (stream,) = recorded(SAMPLES / "ffmpeg_vod_seek.pcap", "streams")["streams"]
+    assert stream["verdict"] == "ok" and stream["stalls"] == 0
+
+
+def test_declared_and_measured_stand_side_by_side() -> None:
+    """What ffmpeg was asked for and wrote into its metadata, against what the bitstream shows."""
+    publish, play = recorded(SAMPLES / "ffmpeg_publish_bframes_rtmpdump_play.pcap", "streams")["streams"]
+    for name, value in (("width", 320), ("height", 240), ("fps", 25), ("video_codec", "avc"), ("audio_codec", "aac")):
+        assert publish[name] == publish[f"declared_{name}"] == value
+    assert publish["sample_rate"] == publish["declared_sample_rate"] == 44100
+    assert publish["keyframe_interval_ms_p50"] == 2000  # -g 50 at 25 frames a second
+    assert publish["first_is_key"] is True and play["first_is_key"] is True
+    assert publish["startup_ms"] > 0
