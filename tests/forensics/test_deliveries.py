@@ -1,0 +1,99 @@
+"""Published and played streams matched by content, over frames whose fate is known."""
+
+from __future__ import annotations
+
+import csv
+from zlib import crc32
+
+import pytest
+from rulekit import SAMPLES, recorded
+
+from rtmp_spark.forensics.deliveries import Frames, Stream, delivery, match_all
+from rtmp_spark.schema import column_names
+
+SECOND = 1_000_000
+_COLUMNS = column_names("deliveries")
+
+
+def frames(*messages: tuple[bytes, int, int, int]) -> Frames:
+    """(payload, arrival in ms, dts, 1 coded frame or 2 configuration)"""
+    own = Frames()
+    for payload, arrival, dts, kind in messages:
+        own.key.append((len(payload) << 8 | 9) << 32 | crc32(payload))
+        own.ts.append(arrival * 1000)
+        own.dts.append(dts)
+        own.kind.append(kind)
+    return own
+
+
+def row(publish: Frames, play: Frames, asked_ms: int = 0) -> dict[str, object]:
+    (found,) = match_all([Stream("P", 1, 0, publish)], [Stream("V", 1, asked_ms * 1000, play)])
+    return dict(zip(_COLUMNS, found))
+
+
+SENT = [(b"frame %d" % i, 1000 + i * 40, i * 40, 1) for i in range(100)]
+
+
+def test_everything_arrives_30_ms_later() -> None:
+    got = [(payload, at + 30, dts + 7000, kind) for payload, at, dts, kind in SENT]
+    found = row(frames(*SENT), frames(*got))
+    assert found["latency_ms_p50"] == found["latency_ms_p99"] == 30
+    assert (found["frames_published"], found["frames_missing"], found["frames_changed"]) == (100, 0, 0)
+    assert found["burst_ms"] == 0
+
+
+def test_lost_and_changed_frames() -> None:
+    got = [(p, at + 30, dts, k) for p, at, dts, k in SENT if dts not in (400, 440)]
+    got = [(b"other" if dts == 800 else p, at, dts, k) for p, at, dts, k in got]
+    found = row(frames(*SENT), frames(*got))
+    assert (found["frames_published"], found["frames_missing"], found["frames_changed"]) == (100, 2, 1)
+
+
+def test_a_cached_gop_is_a_burst_and_no_latency() -> None:
+    """Asked for at 3000 ms: the 50 frames of 1000 to 2960 ms come at once, the rest as they are published."""
+    got = [(p, max(at, 3000) + 10, dts, k) for p, at, dts, k in SENT]
+    found = row(frames((b"sps", 900, 0, 2), *SENT), frames((b"sps", 3005, 0, 2), *got), asked_ms=3000)
+    assert found["burst_ms"] == 49 * 40
+    assert found["latency_ms_p50"] == 10
+    assert found["headers_replayed"] == 1
+    assert found["first_frame_ms"] == 10
+
+
+def test_silence_is_told_apart_by_its_time() -> None:
+    """Nine of ten frames have the same bytes."""
+    sent = [(b"silence" if i % 10 else b"tone %d" % i, 1000 + i * 23, i * 23, 1) for i in range(500)]
+    got = [(p, at + 5, dts, k) for p, at, dts, k in sent if dts >= 230 * 23]
+    found = row(frames(*sent), frames(*got))
+    assert (found["frames_published"], found["frames_missing"]) == (270, 0)
+    assert found["latency_ms_p99"] == 5
+
+
+def test_streams_with_nothing_in_common() -> None:
+    other = [(b"else %d" % i, at, dts, k) for i, (_, at, dts, k) in enumerate(SENT)]
+    assert delivery(Stream("P", 1, 0, frames(*SENT)), Stream("V", 1, 0, frames(*other))) is None
+    silent = [(b"silence", at, dts, k) for _, at, dts, k in SENT]
+    assert delivery(Stream("P", 1, 0, frames(*silent)), Stream("V", 1, 0, frames(*silent))) is None
+
+
+@pytest.mark.parametrize("name", ["ffmpeg_publish_bframes_rtmpdump_play", "extended_timestamps_ffmpeg_publish_rtmpdump_play"])
+def test_a_real_relay_against_what_the_player_wrote(name: str) -> None:
+    """rtmpdump's file holds the frames that arrived; nginx-rtmp's record those that were published."""
+    (found,) = recorded(SAMPLES / f"{name}.pcap", "deliveries")["deliveries"]
+    played = _bodies(f"{name}.received_by_rtmpdump")
+    sent = _bodies(f"{name}.server_record")
+    last = max(i for i, body in enumerate(sent) if body in played)
+    first = min(i for i, body in enumerate(sent) if body in played)
+    assert found["frames_published"] == last - first + 1
+    assert found["frames_missing"] == sum(body not in played for body in sent[first : last + 1])
+    assert found["frames_changed"] == 0 and found["headers_replayed"] == 2
+    assert 0 <= found["latency_ms_p50"] < 5
+
+
+def _bodies(name: str) -> list[str]:
+    """Checksums of the coded frames of an FLV listing, in order."""
+    with open(SAMPLES / "oracle" / f"{name}.flvtags.tsv") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    return [
+        r["body_sha256"] for r in rows
+        if r["tag_type"] in ("8", "9") and int(r["body_size"]) and r["first_bytes_hex"][2:4] == "01"
+    ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""Commands and answers, in orders that are right and wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rulekit import command
+
+from rtmp_spark.capture.facts import CommandFact
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.forensics.exchange import ExchangeRules, offered
+
+CODE = ViolationCode
+CONNECT = command("connect", 1.0, {"app": "live"})
+ANSWER = command("_result", 1.0, None, {"code": "NetConnection.Connect.Success"})
+
+
+def told(*exchange: tuple[str, CommandFact], from_start: bool = True, gap: str | None = None) -> list[ViolationCode]:
+    rules = ExchangeRules()
+    if gap is not None:
+        rules.gap(gap)
+    found = []
+    for direction, fact in exchange:
+        found += rules.command(direction, fact, from_start)
+        again = ExchangeRules()
+        again.resume(json.loads(json.dumps(rules.state())))
+        rules = again
+    return [finding.code for finding in found]
+
+
+def test_a_usual_exchange() -> None:
+    assert told(
+        ("c2s", CONNECT),
+        ("s2c", command("onBWDone", 0.0, None)),
+        ("s2c", ANSWER),
+        ("c2s", command("releaseStream", 2.0, None, "s")),
+        ("c2s", command("createStream", 3.0, None)),
+        ("s2c", command("_result", 3.0, None, 1)),
+        ("s2c", command("_result", 2.0, None)),
+        ("c2s", command("publish", 4.0, None, "s", "live")),
+        ("c2s", command("FCUnpublish", 4.0, None, "s")),
+        ("s2c", command("_result", 4.0, None)),
+    ) == []  # fmt: skip
+
+
+def test_a_command_before_connect() -> None:
+    early = command("createStream", 1.0, None)
+    assert told(("c2s", early), ("c2s", CONNECT)) == [CODE.CMD_BEFORE_CONNECT, CODE.CMD_TRANSACTION_REUSED]
+    assert told(("c2s", early), from_start=False) == []
+    assert told(("c2s", early), gap="c2s") == []
+
+
+def test_one_id_for_two() -> None:
+    twice = ("c2s", command("createStream", 2.0, None))
+    answer = ("s2c", command("_result", 2.0, None, 1))
+    assert told(("c2s", CONNECT), twice, twice, answer, answer) == [CODE.CMD_TRANSACTION_REUSED]
+    assert told(("c2s", CONNECT), twice, answer, twice, answer) == []
+    zero = ("c2s", command("releaseStream", 0.0, None, "s"))
+    assert told(("c2s", CONNECT), zero, zero) == []
+
+
+def test_an_answer_to_nothing() -> None:
+    stray = ("s2c", command("_result", 777.0, None))
+    assert told(("c2s", CONNECT), ("s2c", ANSWER), stray) == [CODE.CMD_RESPONSE_UNEXPECTED]
+    assert told(("c2s", CONNECT), stray, from_start=False) == []
+    assert told(("c2s", CONNECT), stray, gap="c2s") == []
+    assert told(("c2s", CONNECT), ("s2c", ANSWER), ("s2c", ANSWER)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "codes"),
+    [
+        ({}, []),
+        ({"fourCcList": ["hvc1", "av01"]}, ["hvc1", "av01"]),
+        ({"videoFourCcInfoMap": {"*": 4}, "audioFourCcInfoMap": {"Opus": 1}}, ["*", "Opus"]),
+        ({"fourCcList": {"$ecma": {"0": "vp09"}}}, ["vp09"]),
+        ({"fourCcList": 5, "videoFourCcInfoMap": "x"}, []),
+    ],
+)
+def test_what_connect_offers(fields: dict[str, object], codes: list[str]) -> None:
+    assert offered([fields]) == codes
+    assert offered([{"$ecma": fields}]) == codes
+
+
+def test_connect_without_an_object_offers_nothing() -> None:
+    assert offered([]) == [] and offered([None]) == []

@@ -1,0 +1,85 @@
+"""Software by its habits: what is known from sources, what is unknown, and that no name of a stream is evidence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rulekit import SAMPLES, command, recorded
+
+from rtmp_spark.forensics.fingerprint import CLIENTS, NEEDED, SERVERS, recognise
+from rtmp_spark.forensics.habits import HabitFold
+from rtmp_spark.forensics.prediction import predicted
+
+
+def test_nothing_seen_is_nobody() -> None:
+    assert recognise({}, CLIENTS).software is None and recognise({}, SERVERS).software is None
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        {"flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "order": "connect releaseStream FCPublish createStream publish"},
+        {"flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_version": "00000000"},  # copied by many players
+        {"flashVer": "WIN 11,2,202,235"},
+        {"encoder": "SomeEncoder 1.0"},
+    ],
+)
+def test_strings_that_everybody_copies_name_no_client(habits: dict[str, str]) -> None:
+    assert recognise(habits, CLIENTS).software is None
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        {"fmsVer": "FMS/3,0,1,123", "capabilities": "31", "connect_words": "Connection succeeded."},
+        {"fmsVer": "FMS/3,0,1,123", "copies_c1": "no", "Play.Start": "Started playing stream."},
+        {"fmsVer": "FMS/4,5,0,297"},
+    ],
+)
+def test_strings_that_everybody_copies_name_no_server(habits: dict[str, str]) -> None:
+    assert recognise(habits, SERVERS).software is None
+
+
+def test_ffmpeg_is_known_by_its_handshake_when_its_strings_were_changed() -> None:
+    """FFmpeg seeds the random bytes of C1 with a constant and sends the time 0 and the version of Flash 9.0.124.2."""
+    habits = {"packet_random": "f778551eceab8e1e", "packet_version": "09007c02", "packet_time": "0"}
+    assert recognise(habits | {"flashVer": "Mine/1.0"}, CLIENTS).software == "ffmpeg"
+
+
+def test_versions_come_from_what_the_program_says() -> None:
+    assert recognise({"flashVer": "FMLE/3.0 (compatible; Lavf58.76.100)"}, CLIENTS).software == "ffmpeg/4.4"
+    assert recognise({"flashVer": "FMLE/3.0 (compatible; Lavf99.1.100)"}, CLIENTS).software == "ffmpeg/Lavf99.1"
+    obs = {"encoder": "obs-output module (libobs version 31.0.2)"}
+    assert recognise(obs, CLIENTS).software == "OBS/31.0.2"
+    assert recognise({"srs_server": "SRS/5.0.213(Bee)"}, SERVERS).software == "SRS/5.0.213"
+
+
+def test_no_rule_rests_on_fewer_points_than_needed() -> None:
+    for software in (*CLIENTS, *SERVERS):
+        assert sum(points for _, _, points in software.habits) >= NEEDED, software.name
+
+
+def test_stream_names_are_no_habit() -> None:
+    fold = HabitFold()
+    fold.command("c2s", command("publish", 5.0, None, "topsecret", "live"))
+    status = {"code": "NetStream.Publish.Start", "description": "topsecret is now published. See /live/topsecret?k=1"}
+    fold.command("s2c", command("onStatus", 0.0, None, status))
+    assert "topsecret" not in json.dumps(fold.state())
+    assert fold.server["Publish.Start"] == "* is now published. See *"
+
+
+def test_evidence_holds_no_stream_name() -> None:
+    capture = SAMPLES / "ffmpeg_publish_querystring_metadata.pcap"
+    found = recorded(capture, "connections", "streams")
+    (stream,) = found["streams"]
+    assert all(stream["name"] not in text for c in found["connections"] for text in c["software_evidence"])
+
+
+@pytest.mark.parametrize(
+    ("software", "breaks"),
+    [("OBS/29.0.2", True), ("OBS/30.0.2", True), ("OBS/30.1.0", False), ("OBS/31.0", False), ("OBS", False), ("ffmpeg/5.1", False)],
+)
+def test_who_will_break_at_4_h_39_min(software: str, breaks: bool) -> None:
+    """Mended by obsproject/obs-studio#10097, in 30.1."""
+    assert predicted(software) is breaks

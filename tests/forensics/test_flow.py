@@ -1,0 +1,120 @@
+"""Acknowledgements and pings over a conversation written by hand."""
+
+from __future__ import annotations
+
+import json
+
+from rulekit import control, passed
+
+from rtmp_spark.capture.findings import Finding
+from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.forensics.flow import FlowRules
+
+CODE = ViolationCode
+SECOND = 1_000_000
+
+
+def conversation(
+    *, window: int | None = 1000, acks: dict[int, int] | None = None, bytes_each: int = 500, count: int = 20,
+    pause_at: int | None = None, resume: bool = False, silence_us: int = 0, goodbye: bool = False,
+) -> list[Finding]:  # fmt: skip
+    """The client sends `count` messages, one each packet and 10 ms; `acks` maps packets to numbers."""
+    flow = FlowRules()
+    found: list[Finding] = []
+    if window is not None:
+        found += flow.control("c2s", control("window_ack_size", window, at=0))
+    ts = 0
+    for at in range(1, count + 1):
+        ts += 3 * SECOND if at == pause_at else 10_000
+        flow.passed("c2s", [passed(at, ts, (at - 1) * bytes_each, at * bytes_each)])
+        if acks and at in acks:
+            found += flow.control("s2c", control("acknowledgement", acks[at], at=at, ts=ts))
+        flow.advance(at)
+        if resume:
+            again = FlowRules()
+            again.resume(json.loads(json.dumps(flow.state())))
+            again.found, flow = flow.found, again
+    total = {"c2s": count * bytes_each, "s2c": 0}
+    return found + flow.end(ts + silence_us, {"c2s": silence_us, "s2c": None}, total, goodbye)
+
+
+def test_acknowledged_in_time() -> None:
+    assert conversation(acks={at: at * 500 for at in range(2, 21, 2)}) == []
+
+
+def test_without_a_window_there_is_no_rule() -> None:
+    assert conversation(window=None) == []
+
+
+def test_two_windows_without_an_acknowledgement() -> None:
+    """Each message begins 500 bytes behind the one before: the sixth begins at 2500, behind two windows of 1000."""
+    (finding,) = conversation()
+    assert finding.code is CODE.FLOW_ACK_STARVED and finding.severity is None
+    assert finding.at_fault == "server" and finding.msg_no == 6
+    assert "9500 bytes" in finding.detail
+
+
+def test_a_sender_that_stopped_makes_it_an_error() -> None:
+    (finding,) = conversation(pause_at=10)
+    assert finding.severity is Severity.ERROR
+    (finding,) = conversation(silence_us=2 * SECOND)
+    assert finding.severity is Severity.ERROR
+    (finding,) = conversation(silence_us=2 * SECOND, goodbye=True)
+    assert finding.severity is None
+
+
+def test_an_acknowledgement_ends_the_wait() -> None:
+    found = conversation(acks={10: 5000})
+    assert [f.code for f in found] == [CODE.FLOW_ACK_STARVED, CODE.FLOW_ACK_STARVED]
+    assert [f.msg_no for f in found] == [6, 15]
+
+
+def test_more_than_was_sent() -> None:
+    found = conversation(acks={1: 500, 3: 1500, 5: 2500, 7: 100_000, 8: 100_001}, count=8)
+    assert [f.code for f in found] == [CODE.FLOW_ACK_EARLY, CODE.FLOW_ACK_EARLY]
+
+
+def test_a_message_on_its_way_counts_whole() -> None:
+    """The number is taken when 1500 bytes and a part of the fourth message had come."""
+    assert conversation(acks={1: 500, 3: 1999, 5: 2500}, count=6) == []
+
+
+def test_numbers_that_go_back() -> None:
+    found = conversation(acks={2: 1000, 4: 900, 6: 3000}, count=7)
+    assert [f.code for f in found] == [CODE.FLOW_ACK_BACKWARDS]
+    assert "900 bytes after 1000" in found[0].detail
+
+
+def test_numbers_may_wrap_and_restart() -> None:
+    flow = FlowRules()
+    for before, after in ((0xFFFF_FF00, 300), (0xF000_0001, 0)):
+        flow = FlowRules()
+        assert flow.control("s2c", control("acknowledgement", before)) == []
+        assert flow.control("s2c", control("acknowledgement", after)) == []
+
+
+def test_the_state_is_a_value() -> None:
+    for arguments in ({}, {"pause_at": 10}, {"acks": {10: 5000}}, {"acks": {7: 100_000}, "count": 8}):
+        assert conversation(**arguments, resume=True) == conversation(**arguments)  # type: ignore[arg-type]
+
+
+def pinged(answer: int | None, end_us: int) -> list[Finding]:
+    flow = FlowRules()
+    flow.control("s2c", control("ping_request", event_value=7, ts=0))
+    if answer is not None:
+        flow.control("c2s", control("ping_response", event_value=answer, ts=10))
+    return flow.end(end_us, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False)
+
+
+def test_pings() -> None:
+    assert pinged(7, 9 * SECOND) == []
+    assert pinged(None, SECOND // 2) == []  # the answer may have been on its way
+    (finding,) = pinged(None, 9 * SECOND)
+    assert finding.code is CODE.CTRL_PING_UNANSWERED and finding.at_fault == "client"
+
+
+def test_what_was_lost_is_not_missed() -> None:
+    flow = FlowRules()
+    flow.control("s2c", control("ping_request", event_value=7, ts=0))
+    flow.gap("c2s")
+    assert flow.end(9 * SECOND, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False) == []

@@ -1,0 +1,83 @@
+"""What only several connections together show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtmp_spark.capture.judging import Ended
+from rtmp_spark.forensics.hindsight import judge_together
+from rtmp_spark.schema import column_names
+
+SECOND = 1_000_000
+_STREAMS = column_names("streams")[:-1]
+_FINDINGS = column_names("findings")[:-1]
+
+
+def stream(uid: str, start: float, seconds: float, *, name: str = "cam", role: str = "publish", **other: Any) -> tuple[Any, ...]:
+    known = {
+        "uid": uid, "stream_id": 1, "direction": "c2s", "app": "live", "name": name, "role": role, "attempt_no": 1,
+        "ts_start": int(start * SECOND), "ts_end": int((start + seconds) * SECOND), "audio_messages": 9,
+        "video_messages": 9, "media_bytes": 9, "verdict": "ok",
+    }  # fmt: skip
+    known |= other
+    return tuple(known.get(column) for column in _STREAMS)
+
+
+def ended(uid: str, by: str | None = "server", kind: str = "fin", start: float = 0, host: str = "10.0.0.1") -> Ended:
+    return Ended(uid, host, "10.0.0.2", 1935, int(start * SECOND), by, kind, "unknown")
+
+
+def finding(uid: str, rule_id: str) -> tuple[Any, ...]:
+    known = {"uid": uid, "rule_id": rule_id, "severity": "warning", "count": 1, "title": "t", "detail": "refused"}
+    return tuple(known.get(column) for column in _FINDINGS)
+
+
+def judged(streams: list[tuple[Any, ...]], ends: list[Ended], findings: Any = ()) -> list[dict[str, Any]]:
+    return [dict(zip(_FINDINGS, row)) for row in judge_together(streams, ends, findings)]
+
+
+def test_it_drops_every_ten_minutes() -> None:
+    lengths = (600.2, 599.8, 600.0, 600.4)
+    streams = [stream(f"C{i}", i * 605, length) for i, length in enumerate(lengths)]
+    (found,) = judged(streams, [ended(f"C{i}") for i in range(4)])
+    assert found["rule_id"] == "SESSION_PERIODIC" and found["count"] == 4
+    assert found["at_fault"] == "server" and found["uid"] == "C3"
+    assert "600.1 s" in found["detail"]
+
+
+def test_two_are_no_pattern_and_neither_are_different_lengths() -> None:
+    ends = [ended(f"C{i}") for i in range(4)]
+    assert judged([stream("C0", 0, 60), stream("C1", 70, 60)], ends) == []
+    assert judged([stream(f"C{i}", i * 100, 20 + 15 * i) for i in range(4)], ends) == []
+
+
+def test_side_by_side_is_no_repetition() -> None:
+    players = [stream(f"C{i}", i, 60, role="play") for i in range(4)]
+    assert judged(players, [ended(f"C{i}") for i in range(4)]) == []
+
+
+def test_the_attempt_that_is_still_going_on_does_not_count() -> None:
+    streams = [stream(f"C{i}", i * 70, 60) for i in range(3)]
+    ends = [ended("C0"), ended("C1"), ended("C2", None, "open")]
+    assert judged(streams, ends) == []
+
+
+def test_the_holder_of_a_name() -> None:
+    streams = [
+        stream("C0", 0, 60),
+        stream("C1", 5, 0.1, audio_messages=0, video_messages=0, verdict_rule_id="SESSION_BAD_NAME"),
+    ]
+    (found,) = judged(streams, [ended("C0"), ended("C1")], [finding("C1", "SESSION_BAD_NAME")])
+    assert found["detail"] == "refused; C0 holds the name"
+
+
+def test_two_publishers_that_were_both_let_in() -> None:
+    streams = [stream("C0", 0, 60), stream("C1", 5, 60), stream("C2", 5, 60, name="other")]
+    (found,) = judged(streams, [ended(u) for u in ("C0", "C1", "C2")])
+    assert found["rule_id"] == "SESSION_BAD_NAME" and found["uid"] == "C1" and "C0" in found["detail"]
+
+
+def test_the_rounds_of_an_authentication_are_linked() -> None:
+    ends = [ended("C0", start=0), ended("C1", start=1), ended("C2", start=2), ended("C9", start=1.5, host="10.9.9.9")]
+    found = judged([], ends, [finding("C0", "CMD_AUTH_ROUND"), finding("C1", "CMD_AUTH_ROUND")])
+    assert [row["detail"] for row in found] == ["refused; it goes on in C1", "refused; it goes on in C2"]
