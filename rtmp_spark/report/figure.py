@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rtmp_spark.report.thin import SLICES, Numbers, kept
+from rtmp_spark.report.thin import SLICES, Numbers, kept, medians
 
 LINE, DOTS, STEMS, BARS = "line", "dots", "stems", "bars"
 
@@ -80,6 +80,16 @@ def thinned(name: str, role: str, style: str, x: Numbers, y: Numbers, slices: in
     """A series of the points that matter of these."""
     stay = kept(x, y, slices)
     return Series(name, role, style, _rounded(x[stay]), _rounded(y[stay]), len(x))
+
+
+def summed_up(name: str, role: str, x: Numbers, y: Numbers, slices: int = SLICES) -> list[Series]:
+    """A line; of many points the median of each slice as the line, and the extremes around it as dots."""
+    if len(x) <= 4 * slices:
+        return [thinned(name, role, LINE, x, y, slices)]
+    places, values = medians(x, y, slices // 2)
+    line = Series(name, role, LINE, _rounded(places), _rounded(values), 0)
+    around = thinned(f"{name}, extremes", f"{role} faint", DOTS, x, y, slices // 2)
+    return [around, line]
 
 
 def _rounded(values: Numbers) -> list[float]:

@@ -21,6 +21,7 @@ OTHER = {"c2s": "s2c", "s2c": "c2s"}
 _BARS_UP_TO = 900  # seconds; longer sessions are drawn as lines
 _WRAP = 1 << 32
 _LANE_SPANS = 400
+_KEYS_DRAWN = 150  # more would be a solid bar
 _TROUBLE: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
     ("retransmitted", "retransmitted_bytes", "warn", lambda value: f"{text.size(value)} sent again"),
     ("missing", "gap_bytes", "bad", lambda value: f"{text.size(value)} in no packet"),
@@ -77,7 +78,8 @@ def bitrate(intervals: Sequence[Row], start: int, keys: Sequence[float] = ()) ->
         ]
     else:
         series = [thinned(name, name, LINE, seconds.x + 0.5, values) for name, values, _ in kinds]
-    lanes = [Lane("key frames", "key", [(x, x, f"key frame at {x:.3f} s") for x in keys[:_LANE_SPANS]])] if keys else []
+    lanes = [Lane("key frames", "key", [(x, x, f"key frame at {x:.3f} s") for x in keys])]
+    lanes = lanes if 0 < len(keys) <= _KEYS_DRAWN else []
     lanes += _trouble(ways)
     silent = _silences(seconds, audio + video)
     if silent:

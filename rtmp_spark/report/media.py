@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtmp_spark.report.figure import DOTS, LINE, STEMS, Figure, Mark, Series, thinned
+from rtmp_spark.report.figure import DOTS, STEMS, Figure, Mark, Series, summed_up, thinned
 from rtmp_spark.report.thin import Numbers
 
 COLUMNS = (
@@ -26,6 +26,7 @@ MOST_STREAMS = 4
 _WRAPS = ((1 << 24, "2²⁴ ms"), (1 << 31, "2³¹ ms"), (1 << 32, "2³² ms"))
 _FRAME_ROLES = (("key", "key"), ("inter", "inter"), ("disposable", "disposable"), ("generated", "key"))
 _DRAWN_FRAMES = 300  # slices per frame type
+_STEMS_UP_TO = 400
 
 
 @dataclass
@@ -187,7 +188,7 @@ def _gop(video: pa.Table | None, start: int) -> list[Figure]:
     gop = Figure("gop", "Key frame interval (media time)", "s", missing="Fewer than two key frames were recorded.")
     if len(steps):
         gop = Figure(
-            "gop", gop.title, "s", [thinned("interval", "key", STEMS, when[keys][1:], steps)], height=110,
+            "gop", gop.title, "s", [thinned("interval", "key", _style(len(steps)), when[keys][1:], steps)], height=110,
             note=f"{int(keys.sum())} key frames; median {np.median(steps):.2f} s, longest {steps.max():.2f} s.",
         )  # fmt: skip
     kinds = _strings(video["frame_type"])
@@ -195,8 +196,14 @@ def _gop(video: pa.Table | None, start: int) -> list[Figure]:
     for kind, role in _FRAME_ROLES[::-1]:
         chosen = kinds == kind
         if chosen.any():
-            series.append(thinned(f"{kind} frames", role, STEMS, when[chosen], size[chosen], _DRAWN_FRAMES))
+            drawn = when[chosen], size[chosen]
+            series.append(thinned(f"{kind} frames", role, _style(len(kinds)), *drawn, _DRAWN_FRAMES))
     return [gop, Figure("frames", "Frame sizes by type", "B", series)]
+
+
+def _style(points: int) -> str:
+    """Stems that would touch each other say less than dots."""
+    return STEMS if points <= _STEMS_UP_TO else DOTS
 
 
 def _clocks(frames: dict[str, pa.Table], start: int) -> Figure:
@@ -212,7 +219,7 @@ def _clocks(frames: dict[str, pa.Table], start: int) -> Figure:
     for kind, rows in frames.items():
         when, dts = _seconds(rows, start), _integers(rows["dts"])
         ahead = dts - when * 1000 - origin
-        series.append(thinned(kind, kind, LINE, when, ahead))
+        series += summed_up(kind, kind, when, ahead)
         back = np.flatnonzero(np.diff(dts) < 0) + 1
         late += list(zip(when[back].tolist(), ahead[back].tolist()))
         for boundary, name in _WRAPS:
@@ -246,7 +253,7 @@ def _skew(frames: dict[str, pa.Table], start: int) -> Figure:
     ahead = _integers(audio["dts"])[before[known]] - _integers(video["dts"])[known]
     note = f"Median {np.median(ahead):.0f} ms, from {ahead.min():.0f} to {ahead.max():.0f} ms. A slope is drift."
     when = _seconds(video, start)[known]
-    return Figure("skew", title, "ms", [thinned("audio − video", "skew", LINE, when, ahead)], note=note)
+    return Figure("skew", title, "ms", summed_up("audio − video", "skew", when, ahead), note=note)
 
 
 def _jitter(frames: dict[str, pa.Table], start: int) -> Figure:

@@ -12,7 +12,7 @@ from typing import Any
 from rtmp_spark.report import text, verdict
 from rtmp_spark.report.grid import table
 from rtmp_spark.report.panels import badge
-from rtmp_spark.report.svg import nice_ticks
+from rtmp_spark.report.svg import label_edge, nice_ticks
 
 Row = dict[str, Any]
 MOST_NAMES = 60
@@ -34,7 +34,7 @@ def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
     shown = sorted(named.items(), key=lambda item: (-len(item[1]), item[1][0]["ts_start"]))[:MOST_NAMES]
     lanes = "".join(_lane(key, rows, ends, low, high) for key, rows in shown)
     labels = "".join(
-        f"<span style='left:{tick * 1e6 / (high - low):.2%}'>{_time_label(int(low + tick * 1e6), high - low)}</span>"
+        f"<span{label_edge(tick * 1e6 / (high - low))}>{_time_label(int(low + tick * 1e6), high - low)}</span>"
         for tick in nice_ticks(0.0, (high - low) / 1e6, 4, time=True)
     )
     left = len(named) - len(shown)

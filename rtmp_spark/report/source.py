@@ -1,7 +1,7 @@
 """Where a page gets its rows: the tables of captures, read here without Spark.
 
-`Tables` is what a page asks for; `ArrowTables` answers from memory, `CaptureTables` from capture files, a lake answers in
-`rtmp_spark.spark`.
+`Tables` is what a page asks for; `ArrowTables` answers from memory, `CaptureTables` from capture files, and
+`rtmp_spark.spark` from a lake.
 Rows are plain dicts with times as microseconds. Large tables keep the columns that are drawn, and a bound on how many
 rows: connections that come after it are listed but not drawn, and the page says so.
 """

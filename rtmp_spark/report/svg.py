@@ -31,7 +31,7 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
         for tick in ticks
     )
     x_labels = "".join(
-        f"<span style='left:{(tick - x_low) / (x_high - x_low):.2%}'>{time_text(tick, x_high - x_low)}</span>"
+        f"<span{label_edge((tick - x_low) / (x_high - x_low))}>{time_text(tick, x_high - x_low)}</span>"
         for tick in nice_ticks(x_low, x_high, 6, time=True)
     )
     lanes = "".join(_lane(lane, x_low, x_high) for lane in figure.lanes)
@@ -47,6 +47,12 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
         f"<g transform='scale(1,-1)'>{''.join(inside)}</g></svg><div class='marks'>{marks}</div></div>"
         f"<div class='xlabels'>{x_labels}</div>{lanes}</div>{_note(figure)}</figure>"
     )
+
+
+def label_edge(share: float) -> str:
+    """Where a label of the x axis stands; at the ends it must not stick out."""
+    side = " class='first'" if share < 0.02 else " class='last'" if share > 0.97 else ""
+    return f"{side} style='left:{share:.2%}'"
 
 
 def value_text(value: float, unit: str) -> str:

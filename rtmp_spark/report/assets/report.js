@@ -181,7 +181,9 @@
       for (const tick of niceTicks(range[0], range[1], 6)) {
         const label = document.createElement('span');
         label.textContent = timeText(tick, span);
-        label.style.left = this.place(tick) + '%';
+        const share = this.place(tick);
+        label.className = share < 2 ? 'first' : share > 97 ? 'last' : '';
+        label.style.left = share + '%';
         this.labels.append(label);
       }
       this.marks.forEach((mark, i) => { mark.style.left = this.place(this.markAt[i]) + '%'; });

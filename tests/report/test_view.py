@@ -1,0 +1,118 @@
+"""The connection object: what it says agrees with what the other side recorded."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from decoded import recorded_tags
+from relaykit import read_flv
+
+from rtmp_spark.cli import main
+from rtmp_spark.report.view import ConnectionView, read_captures
+
+
+@pytest.fixture(scope="module")
+def publisher(sample_pcaps: Path) -> ConnectionView:
+    return read_captures(sample_pcaps / "ffmpeg_publish_h264_aac.pcap").connections[0]
+
+
+def test_the_numbers_of_the_plots_are_those_of_the_server(publisher: ConnectionView, oracle: Path) -> None:
+    tags = recorded_tags(oracle / "ffmpeg_publish_h264_aac.server_record.flvtags.tsv")
+    video = [t for t in tags if t.type_id == 9 and t.head[2:4] == "01"]
+    keys = [t for t in video if t.head[0] == "1"]
+    track = next(t for s in publisher._session.media.streams for t in s.tracks if t.kind == "video")
+    assert (track.frames, track.keys) == (len(video), len(keys))
+    longest = max(b.timestamp - a.timestamp for a, b in pairwise(keys))
+    assert track.key_interval_max == longest
+    assert f"{len(keys)} key frames" in str(publisher.gop())
+    drawn = next(s for _, f in publisher._session.media_figures("frames") for s in f.series if s.role == "key")
+    assert sorted(drawn.y) == sorted(t.size - 5 for t in keys)  # without the five bytes of the tag header
+
+
+def test_the_ladder_has_the_dialogue_in_order(publisher: ConnectionView) -> None:
+    ladder = str(publisher.ladder())
+    said = ("C0 C1 C2", "connect", "_result", "createStream", "publish", "deleteStream")
+    places = [ladder.index(word) for word in said]
+    assert places == sorted(places)
+    assert "NetStream.Publish.Start" in ladder
+    assert "127 video, 218 audio messages" in ladder  # tshark's count
+
+
+def test_a_filter_for_wireshark(publisher: ConnectionView, sample_pcaps: Path) -> None:
+    assert publisher.wireshark_filter() == "ip.addr == 127.0.0.1 && tcp.port == 44864 && tcp.port == 1935"
+    row = next(r for r in publisher._messages("c2s") if r["type_name"] == "command_amf0")
+    assert publisher.wireshark_filter(row["msg_no"]) == f"frame.number == {row['frame_first']}"
+    tshark = shutil.which("tshark")
+    if tshark is not None:
+        path = str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+        command = [tshark, "-r", path, "-Y", publisher.wireshark_filter()]
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        assert len(found.stdout.splitlines()) == 1003
+
+
+def test_exports(publisher: ConnectionView, tmp_path: Path, oracle: Path) -> None:
+    (written,) = publisher.export_flv(tmp_path / "stream.flv")
+    tags = [t for t in read_flv(Path(written)) if t.type_id in (8, 9)]
+    recorded = recorded_tags(oracle / "ffmpeg_publish_h264_aac.server_record.flvtags.tsv")
+    recorded = [t for t in recorded if t.type_id != 18]
+    assert len(tags) == len(recorded) - 1  # nginx-rtmp writes the AAC header twice
+    target = publisher.export_pcap(tmp_path / "one.pcapng")
+    again = read_captures(target).connections[0]
+    assert again.uid == publisher.uid
+    assert again.table("messages").num_rows == publisher.table("messages").num_rows
+
+
+def test_rotated_files_are_one_connection(sample_pcaps: Path) -> None:
+    recording = read_captures(*sorted(sample_pcaps.glob("rotated_publish_0*.pcap")))
+    (view,) = recording.connections
+    assert len(view.capture_ids) == 3
+    last = view._messages("c2s")[-1]["msg_no"]
+    assert "message" in str(view.hexdump(last))
+
+
+def test_what_a_capture_cannot_answer_is_said(sample_pcaps: Path) -> None:
+    (encrypted, *_) = read_captures(sample_pcaps / "rtmpe_rtmpdump_rtmpsrv.pcap").connections
+    assert "No media" in str(encrypted.gop())
+    assert "encrypted" in str(encrypted)
+    audio = read_captures(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap").connections[0]
+    assert "no video" in str(audio.gop())
+    assert "audio only" in str(audio.timestamps())
+
+
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, sample_pcaps: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "r.html"
+    capture = str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+    assert main(["report", "-o", str(page)]) == 2
+    assert "captures or about a lake" in capsys.readouterr().err
+    assert main(["report", capture, "-o", str(tmp_path / "none" / "r.html")]) == 2
+    assert main(["report", capture, "--uid", "CNOTTHERE", "-o", str(page)]) == 2
+    (tmp_path / "empty.pcap").write_bytes(b"")
+    assert main(["report", str(tmp_path / "empty.pcap"), "-o", str(page)]) == 4
+    assert not page.exists()
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_secrets_stay_out_of_the_page(tmp_path: Path, sample_pcaps: Path) -> None:
+    page = tmp_path / "r.html"
+    capture = str(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap")
+    assert main(["report", capture, "-o", str(page)]) == 0
+    names = read_captures(capture, keep_secrets=True).connections[0].stream_names
+    assert names and all(name.partition("?")[0] not in page.read_text() for name in names)
+
+
+def test_every_sample_gives_a_page(tmp_path: Path, sample_pcaps: Path) -> None:
+    captures = [str(path) for path in sorted(sample_pcaps.glob("*.pcap*"))]
+    page = tmp_path / "all.html"
+    assert main(["report", *captures, "-o", str(page)]) == 0
+    text = page.read_text()
+    assert "Findings by software" in text  # so many are an archive
+    links = set(re.findall(r"(?:src|href|action)=['\"]([^'\"]*)", text))
+    assert {link[:1] for link in links if link != "data:,"} == {"#"}  # within the page only
+    assert "@import" not in text and "url(" not in text
