@@ -16,7 +16,9 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 MS = 1000  # microseconds
 
 
-def recorded(path: Path | Sequence[Path], *tables: str, arguments: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+def recorded(
+    path: Path | Sequence[Path], *tables: str, arguments: Sequence[str] = ()
+) -> dict[str, list[dict[str, Any]]]:
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)
     settings = make_settings(parser.parse_args(["--keep-secrets", *arguments]))
@@ -54,10 +56,14 @@ def config(kind: str, arrival_ms: float) -> Row:
 
 
 def command(name: str, transaction_id: float, *args: Any, ts: int = 0, at: int = 0, msg_no: int = 0) -> CommandFact:
-    return CommandFact(at, msg_no, ts, at, 1 if name in ("publish", "play") else 0, 20, name, transaction_id, 0, list(args))
+    return CommandFact(
+        at, msg_no, ts, at, 1 if name in ("publish", "play") else 0, 20, name, transaction_id, 0, list(args)
+    )
 
 
-def control(kind: str, value: int | None = None, *, ts: int = 0, at: int = 0, event_value: int | None = None) -> ControlFact:
+def control(
+    kind: str, value: int | None = None, *, ts: int = 0, at: int = 0, event_value: int | None = None
+) -> ControlFact:
     return ControlFact(at, 0, ts, at, 0, kind, value, None, None, None, event_value)
 
 

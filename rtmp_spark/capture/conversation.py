@@ -358,7 +358,7 @@ class Conversation:
         del self._notable[:cut]
         self._fold_media(up_to)
         if self._judge is not None:
-            self._judge.advance(up_to)
+            self._findings.extend(self._judge.advance(up_to))
         for direction, rows in session.commands.items():
             if rows:
                 session.commands[direction] = []

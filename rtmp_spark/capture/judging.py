@@ -14,7 +14,7 @@ from rtmp_spark.capture.facts import Notable, Passed, Row
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.closing import Ending
-    from rtmp_spark.capture.findings import FindingFold
+    from rtmp_spark.capture.findings import Finding, FindingFold
     from rtmp_spark.capture.session import Session
     from rtmp_spark.capture.spans import StreamSpan
 
@@ -44,7 +44,7 @@ class Judge(Protocol):
 
     def notable(self, direction: str, fact: Notable) -> None: ...
 
-    def advance(self, at: int | None) -> None: ...
+    def advance(self, at: int | None) -> Sequence[Finding]: ...
 
     def seconds(self, direction: str, rows: Sequence[Row]) -> None: ...
 

@@ -221,8 +221,10 @@ class FlowRules:
             "sent": {direction: sent.state() for direction, sent in self._sent.items()},
             "pings": self._pings,
             "deaf": self._deaf,
+            "found": [finding.plain() for finding in self.found],
         }
 
     def resume(self, state: dict[str, Any]) -> None:
         self._sent = {direction: _Sent.resume(sent) for direction, sent in state["sent"].items()}
         self._pings, self._deaf = dict(state["pings"]), dict(state["deaf"])
+        self.found = [Finding.from_plain(finding) for finding in state["found"]]

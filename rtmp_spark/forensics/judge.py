@@ -90,9 +90,16 @@ class Judge:
         elif kind is FaultFact and fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:  # type: ignore[union-attr]
             self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])  # type: ignore[union-attr]
 
-    def advance(self, at: int | None) -> None:
-        """Everything known at packet `at` was told."""
+    def advance(self, at: int | None) -> list[Finding]:
+        """Everything known at packet `at` was told; what was found by it."""
         self.flow.advance(at)
+        found, self._found = self._found + self.flow.found, []
+        self.flow.found = []
+        for span in self._session.spans:
+            if span.measure is not None and span.measure.found:
+                found += span.measure.found
+                span.measure.found = []
+        return found
 
     def seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""

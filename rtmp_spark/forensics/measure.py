@@ -302,7 +302,6 @@ class StreamMeasure:
     # -- state --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Take `found` first."""
         return {
             "where": [self.direction, self.stream_id, self.start_known, self.recorded, self.gaps],
             "tracks": [[*key, track.state()] for key, track in self.tracks.items()],
@@ -312,6 +311,7 @@ class StreamMeasure:
             "first": [self.first_coded, self.first_is_key, self.origin],
             "asked": self.asked,
             "last": [self._last_ts, self._suspended, self._crossed],
+            "found": [finding.plain() for finding in self.found],
         }
 
     @classmethod
@@ -330,6 +330,7 @@ class StreamMeasure:
         measure.origin = None if origin is None else (origin[0], origin[1])
         measure.asked = list(state["asked"])
         measure._last_ts, measure._suspended, measure._crossed = state["last"]
+        measure.found = [Finding.from_plain(finding) for finding in state["found"]]
         return measure
 
 

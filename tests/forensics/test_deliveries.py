@@ -75,7 +75,9 @@ def test_streams_with_nothing_in_common() -> None:
     assert delivery(Stream("P", 1, 0, frames(*silent)), Stream("V", 1, 0, frames(*silent))) is None
 
 
-@pytest.mark.parametrize("name", ["ffmpeg_publish_bframes_rtmpdump_play", "extended_timestamps_ffmpeg_publish_rtmpdump_play"])
+@pytest.mark.parametrize(
+    "name", ["ffmpeg_publish_bframes_rtmpdump_play", "extended_timestamps_ffmpeg_publish_rtmpdump_play"]
+)
 def test_a_real_relay_against_what_the_player_wrote(name: str) -> None:
     """rtmpdump's file holds the frames that arrived; nginx-rtmp's record those that were published."""
     (found,) = recorded(SAMPLES / f"{name}.pcap", "deliveries")["deliveries"]

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from rulekit import SAMPLES, recorded, table
 
 # RTMP inside something else has tests of its own.

@@ -19,7 +19,10 @@ def test_nothing_seen_is_nobody() -> None:
 @pytest.mark.parametrize(
     "habits",
     [
-        {"flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "order": "connect releaseStream FCPublish createStream publish"},
+        {
+            "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)",
+            "order": "connect releaseStream FCPublish createStream publish",
+        },
         {"flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_version": "00000000"},  # copied by many players
         {"flashVer": "WIN 11,2,202,235"},
         {"encoder": "SomeEncoder 1.0"},
@@ -78,7 +81,14 @@ def test_evidence_holds_no_stream_name() -> None:
 
 @pytest.mark.parametrize(
     ("software", "breaks"),
-    [("OBS/29.0.2", True), ("OBS/30.0.2", True), ("OBS/30.1.0", False), ("OBS/31.0", False), ("OBS", False), ("ffmpeg/5.1", False)],
+    [
+        ("OBS/29.0.2", True),
+        ("OBS/30.0.2", True),
+        ("OBS/30.1.0", False),
+        ("OBS/31.0", False),
+        ("OBS", False),
+        ("ffmpeg/5.1", False),
+    ],
 )
 def test_who_will_break_at_4_h_39_min(software: str, breaks: bool) -> None:
     """Mended by obsproject/obs-studio#10097, in 30.1."""

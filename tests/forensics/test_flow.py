@@ -33,7 +33,7 @@ def conversation(
         if resume:
             again = FlowRules()
             again.resume(json.loads(json.dumps(flow.state())))
-            again.found, flow = flow.found, again
+            flow = again
     total = {"c2s": count * bytes_each, "s2c": 0}
     return found + flow.end(ts + silence_us, {"c2s": silence_us, "s2c": None}, total, goodbye)
 

@@ -13,7 +13,9 @@ _STREAMS = column_names("streams")[:-1]
 _FINDINGS = column_names("findings")[:-1]
 
 
-def stream(uid: str, start: float, seconds: float, *, name: str = "cam", role: str = "publish", **other: Any) -> tuple[Any, ...]:
+def stream(
+    uid: str, start: float, seconds: float, *, name: str = "cam", role: str = "publish", **other: Any
+) -> tuple[Any, ...]:
     known = {
         "uid": uid, "stream_id": 1, "direction": "c2s", "app": "live", "name": name, "role": role, "attempt_no": 1,
         "ts_start": int(start * SECOND), "ts_end": int((start + seconds) * SECOND), "audio_messages": 9,

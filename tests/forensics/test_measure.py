@@ -28,9 +28,7 @@ def measured(rows: Iterable[Row], direction: str = "c2s", start_known: bool = Tr
 
 
 def pictures(count: int, *, step: int = 40, key_every: int = 25, start: int = 0, late_ms: float = 0) -> list[Row]:
-    return [
-        frame("video", start + i * step + late_ms, start + i * step, key=i % key_every == 0) for i in range(count)
-    ]
+    return [frame("video", start + i * step + late_ms, start + i * step, key=i % key_every == 0) for i in range(count)]
 
 
 def codes(measure: StreamMeasure) -> list[ViolationCode]:
@@ -150,7 +148,9 @@ def sound_and_picture(minutes: float, drift_per_minute: float, step_at: float | 
     rows = []
     for i in range(int(minutes * 60 * 25)):
         at = i * 40
-        apart = drift_per_minute * at / 60_000 if step_at is None else (drift_per_minute if at > step_at * 60_000 else 0)
+        apart = (
+            drift_per_minute * at / 60_000 if step_at is None else (drift_per_minute if at > step_at * 60_000 else 0)
+        )
         rows += [frame("audio", at, at + round(apart)), frame("video", at + 1, at, key=i % 25 == 0)]
     return rows
 
@@ -248,7 +248,6 @@ def test_the_state_is_a_value(steps: list[tuple[str, int, int, bool, int]], cut:
     whole = StreamMeasure("c2s", 1, True)
     whole.add(rows[:cut], known[:cut])
     between(whole)
-    found, whole.found = whole.found, []
     resumed = StreamMeasure.resume(json.loads(json.dumps(whole.state())))
     for measure in (whole, resumed):
         measure.add(rows[cut:], known[cut:])
