@@ -35,14 +35,20 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def assert_same_media(got: list[FlvTag], published: list[FlvTag], *, from_start: bool = True) -> None:
-    """Frame by frame the same bodies in the same order; times may share one offset. A late joiner gets a tail."""
+def assert_same_media(
+    got: list[FlvTag], published: list[FlvTag], *, from_start: bool = True, may_lack: int = 0
+) -> None:
+    """Frame by frame the same bodies in the same order; times may share one offset. A late joiner gets a tail.
+
+    `may_lack` frames at the end: GStreamer's source drops what it still holds when it is told of the end.
+    """
     for kind in (8, 9):
         wanted, have = frames(published, kind), frames(got, kind)
         assert have, f"no frames of type {kind}"
         if not from_start:
-            assert have[0] in wanted or have[0].body in [tag.body for tag in wanted]
-            wanted = wanted[len(wanted) - len(have) :]
+            wanted = wanted[[tag.body for tag in wanted].index(have[0].body) :]
+        assert len(wanted) - may_lack <= len(have)
+        wanted = wanted[: max(len(have), len(wanted) - may_lack)]
         assert [tag.body for tag in have] == [tag.body for tag in wanted]
         assert len({h.timestamp - w.timestamp for h, w in zip(have, wanted)}) == 1
 
@@ -105,11 +111,11 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     time.sleep(1.0)
     location = f"{url} live=1" if sink == "rtmpsink" else url
     pipeline = (
-        "videotestsrc num-buffers=60 is-live=true ! video/x-raw,width=320,height=240,framerate=30/1 "
-        "! x264enc key-int-max=30 tune=zerolatency ! h264parse ! flvmux name=m streamable=true"
+        "videotestsrc num-buffers=105 is-live=true ! video/x-raw,width=320,height=240,framerate=30/1 "
+        "! x264enc key-int-max=15 tune=zerolatency ! h264parse ! flvmux name=m streamable=true"
     ).split()
     pipeline += ["!", sink, f"location={location}"]
-    pipeline += "audiotestsrc num-buffers=86 is-live=true ! avenc_aac ! aacparse ! m.".split()
+    pipeline += "audiotestsrc num-buffers=150 is-live=true ! avenc_aac ! aacparse ! m.".split()
     publisher = programs.start("gst-launch-1.0", "-q", "-e", *pipeline)
     time.sleep(1.2)
     late = tmp_path / "late.flv"
@@ -120,10 +126,10 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     relay.stop()
     [record] = (tmp_path / "rec").rglob("*.flv")
     recorded = read_flv(record)
-    assert len(frames(recorded, 9)) == 60
-    assert len(frames(recorded, 8)) >= 80
-    assert_same_media(read_flv(got), recorded)
-    assert_same_media(read_flv(late), recorded, from_start=False)
+    assert len(frames(recorded, 9)) == 105
+    assert len(frames(recorded, 8)) >= 140
+    assert_same_media(read_flv(got), recorded, may_lack=2)
+    assert_same_media(read_flv(late), recorded, from_start=False, may_lack=2)
     assert frames(read_flv(late), 9)[0].body[0] >> 4 == 1
 
 
