@@ -6,8 +6,10 @@ import hashlib
 import random
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import rewrite
 from decoded import Rows, RtmpTalk, decode, recorded_tags, redacting, types
 from rewrite import Packet
 
+from rtmp_spark.capture import recording
+from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.identity import community_id
 from rtmp_spark.capture.recording import TreeHash
 from rtmp_spark.capture.settings import Settings
@@ -365,3 +369,38 @@ def test_a_connection_that_only_shook_hands(tmp_path: Path) -> None:
     rows = decode(talk.write(tmp_path / "short.pcap"))
     assert [row["rule_id"] for row in rows["findings"] if row["severity"] == "error"] == ["HS_INCOMPLETE"]
     assert not rows["messages"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ffmpeg_publish_bframes_rtmpdump_play.pcap",
+        "lossy_mtu1500_client_side.pcap",
+        "capture_gap_lost_packets.pcap",
+        "midstream_publish_and_play.pcap",
+        "denied_and_unknown_app.pcap",
+        "garbage_on_1935.pcap",
+        "rtmpe_rtmpdump_rtmpsrv.pcap",
+        "p1980_rtmpt_pyrtmp_ffmpeg_publish.pcap",
+    ],
+)
+def test_the_size_of_windows_does_not_matter(sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Memory is bounded by reading in windows; where these end must not show in any table."""
+    whole = decode(sample_pcaps / name, settings=redacting())
+    for window_bytes in (2_000, 30_000):
+        monkeypatch.setattr(recording, "open_capture", partial(open_capture, window_bytes=window_bytes))
+        parts = decode(sample_pcaps / name, settings=redacting())
+        assert _columns(parts, without=set()) == _columns(whole, without=set())
+        assert _seconds(parts) == _seconds(whole)
+
+
+def _seconds(rows: dict[str, Rows]) -> Rows:
+    return sorted(rows["intervals"], key=lambda row: (row["uid"], row["direction"], row["ts_second"]))
+
+
+def test_standard_input_is_a_file_like_any_other(sample_pcaps: Path) -> None:
+    path = sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"
+    command = [sys.executable, "-m", "rtmp_spark.cli", "inspect", "-", "--table", "messages", "--json"]
+    with path.open("rb") as file:
+        piped = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(piped) == len(decode(path, tables=("messages",))["messages"])
