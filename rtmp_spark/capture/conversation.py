@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
@@ -21,23 +22,27 @@ from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.redact import carries_credentials
 from rtmp_spark.capture.roles import WORDS_WITHIN, client_by_ports, client_by_words
 from rtmp_spark.capture.rows import RowSink
+from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
 from rtmp_spark.capture.seconds import SETTLED_SECONDS, Seconds
 from rtmp_spark.capture.service import (
+    HTTP,
     PREFIX_BYTES,
     RTMP,
     RTMP_PORTS,
     RTMPE,
     RTMPS,
+    RTMPT,
     TLS,
     Start,
     has_tls_record,
+    has_tunnel_request,
     recognise,
 )
 from rtmp_spark.capture.session import Session
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.summary import connection_row, ended, stream_row
 from rtmp_spark.capture.tls import TlsSession
-from rtmp_spark.capture.wrapping import Wrapping, WrappingFacts
+from rtmp_spark.capture.wrapping import Nested, Wrapping, WrappingFacts
 from rtmp_spark.codec.handshake import PACKET_SIZE
 
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
@@ -49,11 +54,12 @@ class Conversation:
     __slots__ = (
         "_at", "_findings", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
-        "_named", "refusal", "seconds", "service", "session", "uid", "wrapping",
+        "_named", "_tunnels", "refusal", "seconds", "service", "session", "uid", "wrapping",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    def __init__(self, connection: Connection, settings: Settings, tunnels: Tunnels | None = None) -> None:
         self.connection = connection
+        self._tunnels = tunnels if tunnels is not None else Tunnels()
         self._settings = settings
         self.service: str | None = None
         self.refusal: str | None = None  # why it gives no rows
@@ -90,9 +96,16 @@ class Conversation:
         if self.wrapping is None:
             self._receive_plain(item)
         elif self.refusal is None:
-            for inner in self.wrapping.receive(item):
-                self._receive_plain(inner)
+            self._inside(self.wrapping, self.wrapping.receive(item))
             self._judge_wrapping()
+
+    def _inside(self, outer: Wrapping, items: Sequence[Item]) -> None:
+        """What a wrapping gave; the first of it may show that there is another wrapping inside."""
+        for item in items:
+            if self.wrapping is outer or not isinstance(self.wrapping, Nested):
+                self._receive_plain(item)
+            else:
+                self._inside(self.wrapping, self.wrapping.inner.receive(item))
 
     def _receive_plain(self, item: Item) -> None:
         if self.refusal is not None:
@@ -137,6 +150,8 @@ class Conversation:
             return
         if self.wrapping is None and self._is_tls(number, start):
             self._wrap(TlsSession(self.connection, self._settings.keylog), start.service)
+        elif not isinstance(self.wrapping, (Nested, RtmptConnection)) and self._is_tunnel(number, start):
+            self._wrap(RtmptConnection(self.connection, self._tunnels, self._receive_plain), start.service)
         elif start.service is None:
             self._not_recognised(number, start, other)
         elif start.service == RTMP:
@@ -153,6 +168,15 @@ class Conversation:
             self._held = [[], []]
             self.connection.drop()
 
+    def _nothing_inside(self) -> None:
+        wrapping, named = self.wrapping, self._named
+        if named is None and wrapping is not None and wrapping.readable and wrapping.refusal == HTTP:
+            named = RTMPT
+        if wrapping is None or named is None:
+            self._refuse("no data")
+        else:
+            self._accept_as(named)
+
     def _is_tls(self, number: int, start: Start) -> bool:
         """Whether to look inside: always where RTMP is to be expected, elsewhere only with keys at hand."""
         if start.service == RTMPS:
@@ -161,25 +185,36 @@ class Conversation:
             return False
         return start.refusal == TLS or (start.phase == "midstream" and has_tls_record(self._held[number]))
 
+    def _is_tunnel(self, number: int, start: Start) -> bool:
+        if start.service == RTMPT or start.refusal == HTTP:
+            return True
+        return start.phase == "midstream" and has_tunnel_request(self._held[number])
+
     def _wrap(self, wrapping: Wrapping, named: str | None) -> None:
         """What came so far, and all that comes, goes through the wrapping first."""
-        self.wrapping, self._named = wrapping, named
+        self._named = named
+        self.wrapping = outer = wrapping if self.wrapping is None else Nested(self.wrapping, wrapping)
         held, self._held = self._held, [[], []]
         self._started, self.bytes_in = [None, None], [0, 0]
         for items in held:
             for item in items:
-                self.receive(item)
+                self._inside(outer, wrapping.receive(item))
+        self._judge_wrapping()
 
     def _judge_wrapping(self) -> None:
         if self.wrapping is None or self.wrapping.readable is not False or self.service is not None:
             return
         if self._named is None:
-            self._refuse(TLS)
+            self._refuse(self.wrapping.refusal)
         else:
-            self.service = self._named
-            self.accepted = True
-            self._held = [[], []]
-            self.connection.drop()
+            self._accept_as(self._named)
+
+    def _accept_as(self, service: str) -> None:
+        """A connection that is worth a row though nothing in it is read."""
+        self.service = service
+        self.accepted = True
+        self._held = [[], []]
+        self.connection.drop()
 
     @property
     def wrapping_facts(self) -> WrappingFacts:
@@ -193,7 +228,7 @@ class Conversation:
     def _not_recognised(self, number: int, start: Start, other: Start | None) -> None:
         if start.refusal == "no data":
             if other is not None and other.service is None:
-                self._refuse("no data")
+                self._nothing_inside()
             return
         if start.refusal != "unknown":
             self._refuse(start.refusal or "unknown")
@@ -406,15 +441,14 @@ class Conversation:
     def close(self, sink: RowSink) -> bool:
         """The connection is over, its accounting final; returns whether it gave rows."""
         if self.wrapping is not None and self.refusal is None:
-            for inner in self.wrapping.finish():
-                self._receive_plain(inner)
+            self._inside(self.wrapping, self.wrapping.finish())
             self._judge_wrapping()
         if self.refusal is None and self.service is None:
             for number in (0, 1):
                 if self._started[number] is None:
                     self._start(number, final=True)
             if self.service is None and self.refusal is None:
-                self._refuse("no data")
+                self._nothing_inside()
         if self.refusal is None and not self.accepted:
             self._check(final=True)
         if not self._ready(final=True):

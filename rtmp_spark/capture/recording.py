@@ -26,12 +26,14 @@ from rtmp_spark.capture.judging import Ended
 from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS, can_decrypt
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
+from rtmp_spark.capture.rtmpt import Tunnels
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.tcp import Reassembler
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.schema import TABLES, column_names
 
 BLOCK_BYTES = 1 << 20
+AFTER_ALL = 1 << 62  # later than every packet
 ALL_TABLES = tuple(name for name in TABLES if name not in ("payloads", "open_flows", "deliveries"))
 
 Progress = Callable[[int, int], None]  # bytes of the current file read so far, number of the file
@@ -139,6 +141,8 @@ class Recording:
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
         self._newest_second = 0
         self._secrets_taken = 0
+        self._tunnels = Tunnels()
+        self._lingering: list[Conversation] = []  # over, but their RTMPT sessions live on in other connections
 
     def batches(self) -> Iterator[Batch]:
         with rare_collections():
@@ -150,7 +154,7 @@ class Recording:
             self.files.append(_about(os.fspath(path)))
             yield from self._read(number)
             yield from self._sink.flush([file.capture_id for file in self.files])
-        self._deliver(self._reassembler.finish(), 1 << 62)
+        self._deliver(self._reassembler.finish(), AFTER_ALL)
         self._end_of_recording()
         yield from self._sink.flush([file.capture_id for file in self.files])
 
@@ -222,7 +226,7 @@ class Recording:
             connection = item.connection
             conversation = connection.tag
             if conversation is None:
-                conversation = connection.tag = Conversation(connection, self.settings)
+                conversation = connection.tag = Conversation(connection, self.settings, self._tunnels)
                 self._open[connection.number] = conversation
                 for direction, second, values in self._early.pop(connection.number, ()):
                     conversation.seconds[direction].add_tcp(second, values)
@@ -232,11 +236,26 @@ class Recording:
             else:
                 conversation.receive(item)
                 touched[connection.number] = conversation
+        for session in self._tunnels.settle():
+            if session.connection.tag is not None:
+                touched.setdefault(session.connection.number, session.connection.tag)
         self._take_intervals()
         for conversation in touched.values():
             conversation.advance(self._sink, at, self._newest_second)
-        for conversation in closed:
+        self._close_all(closed, final=at == AFTER_ALL)
+
+    def _close_all(self, closed: list[Conversation], final: bool) -> None:
+        """In their order, but a connection on which a tunnel began stays while others carry that on."""
+        waiting = [*self._lingering, *closed]
+        ended: list[Conversation] | None = None
+        while ended != []:
+            ended = [c for c in waiting if not self._tunnels.carried_on(c.connection)]
+            for conversation in ended:
+                self._close(conversation)
+            waiting = [c for c in waiting if c not in ended]
+        for conversation in waiting if final else ():
             self._close(conversation)
+        self._lingering = [] if final else waiting
 
     def _take_intervals(self) -> None:
         found = self._reassembler.take_intervals()

@@ -14,7 +14,7 @@ from rtmp_spark.capture.items import Item, Run
 from rtmp_spark.codec.handshake import PACKET_SIZE, PLAIN_VERSION, RTMPE_VERSIONS
 
 RTMP, RTMPE, RTMPT, RTMPS = "rtmp", "rtmpe", "rtmpt", "rtmps"
-TLS = "tls"  # a refusal: TLS where nothing says that RTMP is inside
+TLS, HTTP = "tls", "http"  # refusals: where nothing says that RTMP is inside
 
 RTMP_PORTS = frozenset({1935, 1936})
 HTTPS_PORT = 443
@@ -41,6 +41,7 @@ _HTTP_WORDS = (
 )
 TLS_BYTES = 20_000  # a whole record and the header of the next
 _RECORD = re.compile(rb"\x17\x03\x03[\x00-\x41]")
+_TUNNEL = re.compile(rb"POST /(?:send|idle|open|close)/[^ /]+|HTTP/1\.[01] 200 [^\0]*application/x-fcs", re.IGNORECASE)
 _TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
 
 
@@ -62,7 +63,7 @@ def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Sta
     if prefix[:1] == b"\x16":
         return _tls(prefix, final, port)
     if prefix[:4] in _HTTP_WORDS:
-        return Start(None, refusal="http")
+        return Start(None, refusal=HTTP)
     if prefix[:4] == b"POST":
         return _tunnel(prefix, final)
     if len(prefix) < 4 and not final and any(word.startswith(prefix) for word in (b"POST", *_HTTP_WORDS)):
@@ -108,6 +109,11 @@ def has_tls_record(items: Iterable[Item]) -> bool:
     return any(isinstance(item, Run) and _RECORD.search(item.data, 0, TLS_BYTES) for item in items)
 
 
+def has_tunnel_request(items: Iterable[Item]) -> bool:
+    """Whether a request of RTMPT, or an answer to one, stands in what was heard of a direction joined in the middle."""
+    return any(isinstance(item, Run) and _TUNNEL.search(item.data, 0, TLS_BYTES) for item in items)
+
+
 def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
     if len(prefix) < 6 and not final:
         return None
@@ -149,4 +155,4 @@ def _tunnel(prefix: bytes, final: bool) -> Start | None:
     if not found and not final and len(line) < 256:
         return None
     path = line.split(b" ")[1] if line.count(b" ") else b""
-    return Start(RTMPT) if path.startswith(_TUNNEL_PATHS) else Start(None, refusal="http")
+    return Start(RTMPT) if path.startswith(_TUNNEL_PATHS) else Start(None, refusal=HTTP)

@@ -20,7 +20,7 @@ import numpy as np
 from rtmp_spark.capture import keylog
 from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.service import RTMPS
+from rtmp_spark.capture.service import RTMPS, TLS
 from rtmp_spark.capture.tls_epochs import CLIENT, SERVER, Epoch, guesses, protected
 from rtmp_spark.capture.tls_handshake import (
     CLIENT_HELLO,
@@ -55,6 +55,7 @@ class TlsSession:
     """One TLS connection. `receive` every item of both directions, `finish` when no more will come."""
 
     STATE_VERSION = 1
+    refusal = TLS
 
     def __init__(self, connection: Any, log: KeyLog) -> None:
         self._connection = connection

@@ -33,6 +33,8 @@ class WrappingFacts(NamedTuple):
 
 
 class Wrapping(Protocol):
+    refusal: str  # why a connection gives no rows when there is nothing to read in it
+
     @property
     def readable(self) -> bool | None:
         """Whether there is something inside that can be read; None while that is open."""
@@ -51,3 +53,39 @@ class Wrapping(Protocol):
         """What only the end shows."""
 
     def state(self) -> dict[str, Any]: ...
+
+
+class Nested:
+    """A wrapping inside another: HTTP inside TLS."""
+
+    def __init__(self, outer: Wrapping, inner: Wrapping) -> None:
+        self.outer, self.inner = outer, inner
+        self.refusal = inner.refusal
+
+    @property
+    def readable(self) -> bool | None:
+        return self.inner.readable
+
+    @property
+    def facts(self) -> WrappingFacts:
+        outer, inner = self.outer.facts, self.inner.facts
+        return inner._replace(
+            server_name=outer.server_name, tls_version=outer.tls_version, tls_cipher=outer.tls_cipher
+        )
+
+    def receive(self, item: Item) -> list[Item]:
+        return [found for inside in self.outer.receive(item) for found in self.inner.receive(inside)]
+
+    def finish(self) -> list[Item]:
+        return [
+            *(found for inside in self.outer.finish() for found in self.inner.receive(inside)), *self.inner.finish()
+        ]  # fmt: skip
+
+    def take_noted(self) -> list[Noted]:
+        return [*self.outer.take_noted(), *self.inner.take_noted()]
+
+    def end_notes(self) -> list[Noted]:
+        return [*self.outer.end_notes(), *self.inner.end_notes()]
+
+    def state(self) -> dict[str, Any]:
+        return {"outer": self.outer.state(), "inner": self.inner.state()}

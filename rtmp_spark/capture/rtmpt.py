@@ -1,0 +1,394 @@
+"""RTMPT taken off: RTMP in the bodies of HTTP requests and answers (POST /open, /send, /idle, /close, /fcs/ident2).
+
+`RtmptConnection` reads one TCP connection: which request is which, which answer belongs to it, what is in their bodies
+(without the byte that leads every answer and tells how often to ask). `Tunnels` knows the sessions of a recording: a
+session may use several TCP connections, and a connection may carry other requests too. The rows of a session belong to
+the connection on which it began. Nothing is answered, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rtmp_spark.capture.http_stream import (
+    Body,
+    Finished,
+    First,
+    HttpEvent,
+    HttpReader,
+    Missing,
+    Skipped,
+    Unsure,
+)
+from rtmp_spark.capture.items import End, Gap, Item, Run
+from rtmp_spark.capture.rtmpt_session import ANSWERS, REQUESTS, Entry, Piece, RtmptSession, Sink
+from rtmp_spark.capture.service import HTTP, RTMPT
+from rtmp_spark.capture.wrapping import Noted, WrappingFacts
+from rtmp_spark.codec.errors import ViolationCode
+
+OTHER_REQUESTS = 16  # on a connection before its first request of a tunnel
+OTHER_BYTES = 128 << 10
+_ID_BYTES = 256
+_MOST_ASKED = 1024
+_MOST_NOTED = 64
+_PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
+_OPEN, _SEND, _OTHER, _IDENT = "open", "send", "other", "ident"
+
+
+class Asked:
+    """A request, until it is answered."""
+
+    __slots__ = ("answer", "body", "frame", "kind", "session", "ts_ns")
+
+    def __init__(self, kind: str, frame: int, ts_ns: int) -> None:
+        self.kind = kind
+        self.frame = frame
+        self.ts_ns = ts_ns
+        self.session: RtmptSession | None = None
+        self.body: Entry | None = None
+        self.answer: Entry | None = None
+
+
+class _Placed(NamedTuple):
+    """An event of the answers, with where its bytes came from."""
+
+    event: HttpEvent
+    frame: int
+    ts_ns: int
+    piece: Piece | None = None
+
+
+class Tunnels:
+    """The sessions of one recording, by server and id."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[Any, str], RtmptSession] = {}
+        self._changed: dict[int, RtmptSession] = {}
+
+    def find(self, server: Any, session_id: str) -> RtmptSession | None:
+        return self._sessions.get((server, session_id))
+
+    def begin(self, server: Any, session: RtmptSession) -> None:
+        self._sessions[(server, session.session_id)] = session
+
+    def touch(self, session: RtmptSession) -> None:
+        self._changed[id(session)] = session
+
+    def settle(self) -> list[RtmptSession]:
+        """After each window: the sessions that something came for, with what can be read in order read."""
+        changed, self._changed = list(self._changed.values()), {}
+        for session in changed:
+            session.settle()
+        return changed
+
+    def leave(self, number: int) -> list[RtmptSession]:
+        """A TCP connection is over; the sessions that no other one carries on."""
+        over = []
+        for key, session in list(self._sessions.items()):
+            if number in session.members:
+                session.members.discard(number)
+                if not session.members:
+                    over.append(session)
+                    del self._sessions[key]
+        return over
+
+    def carried_on(self, connection: Any) -> bool:
+        """Whether a session that began on this connection lives on others."""
+        others = (s.members - {connection.number} for s in self._sessions.values() if s.connection is connection)
+        return any(others)
+
+
+class RtmptConnection:
+    """One TCP connection with HTTP on it. What it carries of sessions goes to their sinks."""
+
+    refusal = HTTP
+
+    def __init__(self, connection: Any, tunnels: Tunnels, sink: Sink) -> None:
+        self._connection = connection
+        self._tunnels = tunnels
+        self._sink = sink
+        self._requests: int | None = None if connection.midstream else 0
+        self._readers: list[HttpReader | None] = [None, None]
+        self._asked: deque[Asked] = deque()
+        self._asking: Asked | None = None
+        self._answers: deque[_Placed] = deque()
+        self._answering: Asked | None = None
+        self._status = 0
+        self._stripped = False  # the leading byte of this answer
+        self._id = b""
+        self._unsure = False
+        self._requests_high = 0  # the latest packet with requests
+        self._requests_over = False
+        self._others = 0
+        self._bytes = 0
+        self._noted: list[Noted] = []
+        self._last = (0, 0)
+        self.sessions: list[RtmptSession] = []
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def readable(self) -> bool | None:
+        if self.sessions or any(asked.kind in (_OPEN, _IDENT) for asked in self._asked):
+            return True
+        if self._others > OTHER_REQUESTS or self._bytes > OTHER_BYTES:
+            return False
+        return None
+
+    @property
+    def facts(self) -> WrappingFacts:
+        return WrappingFacts(RTMPT, self.sessions[0].session_id if self.sessions else None)
+
+    def take_noted(self) -> list[Noted]:
+        noted, self._noted = self._noted, []
+        for session in self.sessions:
+            if session.connection is self._connection:
+                noted += session.take_noted()
+        return noted
+
+    def end_notes(self) -> list[Noted]:
+        return []
+
+    def state(self) -> dict[str, Any]:
+        """The sessions that began here; requests under way are taken for lost by whoever resumes it."""
+        return {"rtmpt": [s.state() for s in self.sessions if s.connection is self._connection]}
+
+    # -- items --------------------------------------------------------------------------------------------------------
+
+    def receive(self, item: Item) -> list[Item]:
+        direction = item.direction
+        if isinstance(item, Run):
+            reader = self._readers[direction] or self._begin(direction, item)
+            if not self.sessions:
+                self._bytes += len(item.data)
+            self._take(direction, reader.receive(item.data, item.offset), item)
+            if direction == self._requests and len(item.seg_frames):
+                self._requests_high = max(self._requests_high, int(item.seg_frames.max()))
+        elif isinstance(item, Gap):
+            for session in self.sessions:
+                session.unsure = True
+            self._last = (item.frame, item.ts_ns)
+            gone = self._readers[direction]
+            if gone is not None:
+                self._take(direction, gone.receive_gap(item.length), None)
+            self._match()
+            return [Gap(item.connection, direction, item.offset, item.length, item.frame, item.ts_ns, item.acked,
+                        item.cut, True)]  # fmt: skip
+        elif isinstance(item, End):
+            self._last = (item.frame, item.ts_ns)
+            ended = self._readers[direction]
+            if ended is not None:
+                self._take(direction, ended.receive_end(), None)
+            if direction == self._requests:
+                self._requests_over = True
+        self._match()
+        return []
+
+    def finish(self) -> list[Item]:
+        """No more packets: what was asked and not answered never will be."""
+        self._requests_over = True
+        self._match()
+        for asked in self._asked:
+            self._unanswered(asked)
+        self._asked.clear()
+        own = [session for session in self.sessions if session.connection is self._connection]
+        for session in (*self._tunnels.leave(self._connection.number), *own):
+            session.flush(self._connection.close_kind, *self._last)
+        return []
+
+    def _begin(self, direction: int, run: Run) -> HttpReader:
+        from_start = run.offset == 0 and bool(self._connection.streams[direction].syn)
+        if self._requests is None:
+            answers = b"HTTP/1." in run.data[:8192]
+            self._requests = 1 - direction if answers else direction
+        reader = self._readers[direction] = HttpReader(direction == self._requests, from_start)
+        self._unsure |= not from_start
+        return reader
+
+    def _take(self, direction: int, events: list[HttpEvent], run: Run | None) -> None:
+        for event in events:
+            frame, ts_ns = self._place(run, event.offset)
+            piece = None
+            if isinstance(event, Body) and run is not None:
+                piece = _piece(run, event)
+            elif isinstance(event, Missing):
+                piece = _missing(event.length, *self._last)
+            placed = _Placed(event, frame, ts_ns, piece)
+            if isinstance(event, Unsure):
+                self._unsure = True
+            if isinstance(event, Skipped):
+                self._note_skipped(direction, placed)
+            elif direction == self._requests:
+                self._request(placed)
+            else:
+                self._answers.append(placed)
+
+    def _place(self, run: Run | None, offset: int) -> tuple[int, int]:
+        if run is None or not len(run.seg_frames):
+            return self._last
+        index = max(int(np.searchsorted(run.seg_offsets, offset, "right")) - 1, 0)
+        self._last = (int(run.seg_frames[index]), int(run.seg_ts_ns[index]))
+        return self._last
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _request(self, placed: _Placed) -> None:
+        event, asking = placed.event, self._asking
+        if isinstance(event, First):
+            self._asking = self._ask(event, placed.frame, placed.ts_ns)
+        elif asking is None or asking.session is None or asking.body is None:
+            return
+        elif isinstance(event, (Body, Missing)):
+            if placed.piece is not None and asking.kind == _SEND:
+                asking.session.add(REQUESTS, asking.body, placed.piece)
+                self._tunnels.touch(asking.session)
+        elif isinstance(event, Finished):
+            asking.session.finish(REQUESTS, asking.body)
+            self._tunnels.touch(asking.session)
+            self._asking = None
+
+    def _ask(self, first: First, frame: int, ts_ns: int) -> Asked:
+        match = _PATH.fullmatch(first.target.partition("?")[0]) if first.word == "POST" else None
+        kind = _OTHER
+        if match is not None:
+            kind = match[1]
+        elif first.target.startswith("/fcs/ident"):
+            kind = _IDENT
+        asked = Asked(kind, frame, ts_ns)
+        if kind == _OTHER:
+            self._others += 1
+        elif match is not None and kind != _OPEN and match[3] is not None:
+            session = self._join(match[2], opened=False)
+            number = int(match[3])
+            asked.session = session
+            asked.body = session.begin(REQUESTS, number, frame, ts_ns)
+            asked.answer = session.begin(ANSWERS, number, frame, ts_ns)
+        if len(self._asked) < _MOST_ASKED:
+            self._asked.append(asked)
+        return asked
+
+    def _join(self, session_id: str, opened: bool) -> RtmptSession:
+        server = self._connection.b if self._requests == 0 else self._connection.a
+        session = self._tunnels.find(server, session_id)
+        if session is None:
+            session = RtmptSession(session_id, self._connection, self._requests or 0, self._sink, opened)
+            self._tunnels.begin(server, session)
+        session.members.add(self._connection.number)
+        session.unsure |= self._unsure
+        if session not in self.sessions:
+            self.sessions.append(session)
+        return session
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _match(self) -> None:
+        """Give every answer to its request, as far as that is known."""
+        while self._answers:
+            placed = self._answers[0]
+            if isinstance(placed.event, First):
+                status = int(placed.event.target)
+                if status >= 200:
+                    if not self._find_request(placed.frame):
+                        return
+                    self._begin_answer(status, placed)
+                else:
+                    self._answering, self._status = None, status
+            elif self._answering is not None:
+                self._answer(self._answering, placed)
+            self._answers.popleft()
+
+    def _find_request(self, frame: int) -> bool:
+        """The request that an answer in this packet belongs to: the oldest; after a loss, the one just before it."""
+        if not self._unsure:
+            if not self._asked:
+                if not self._requests_over:
+                    return False
+                self._answering = None
+                return True
+            self._answering = self._asked.popleft()
+            return True
+        if self._requests_high <= frame and not self._requests_over:
+            return False
+        before = [asked for asked in self._asked if asked.frame <= frame]
+        for asked in before[:-1]:
+            self._unanswered(asked)
+        for _ in before:
+            self._asked.popleft()
+        self._answering = before[-1] if before else None
+        return True
+
+    def _begin_answer(self, status: int, placed: _Placed) -> None:
+        self._status, self._stripped, self._id = status, False, b""
+        asked = self._answering
+        if asked is not None and status != 200 and asked.kind not in (_OTHER, _IDENT):
+            detail = f"{asked.kind} was answered with HTTP status {status}"
+            self._note(ViolationCode.RTMPT_HTTP_STATUS, 1 - (self._requests or 0), detail, placed)
+
+    def _answer(self, asked: Asked, placed: _Placed) -> None:
+        event, piece = placed.event, placed.piece
+        if isinstance(event, Finished):
+            if asked.kind == _OPEN and self._status == 200:
+                session_id = self._id.decode("latin-1").strip()
+                if session_id and event.whole:
+                    self._join(session_id, opened=True)
+            elif asked.session is not None and asked.answer is not None:
+                asked.session.finish(ANSWERS, asked.answer)
+                self._tunnels.touch(asked.session)
+            self._answering = None
+        elif self._status != 200 or piece is None:
+            return
+        elif asked.kind == _OPEN:
+            self._id = (self._id + piece.data)[:_ID_BYTES]
+        elif asked.session is not None and asked.answer is not None:
+            if not self._stripped:
+                self._stripped = True
+                piece = _without_first(piece)
+            if piece is not None:
+                asked.session.add(ANSWERS, asked.answer, piece)
+                self._tunnels.touch(asked.session)
+
+    def _unanswered(self, asked: Asked) -> None:
+        if asked.session is not None and asked.answer is not None:
+            if self._unsure:
+                asked.session.add(ANSWERS, asked.answer, _missing(1, asked.frame, asked.ts_ns))
+            asked.session.finish(ANSWERS, asked.answer)
+            self._tunnels.touch(asked.session)
+
+    # -- notes --------------------------------------------------------------------------------------------------------
+
+    def _note(self, code: ViolationCode, direction: int, detail: str, placed: _Placed) -> None:
+        if len(self._noted) < _MOST_NOTED:
+            self._noted.append(Noted(code, direction, detail, placed.frame or None, placed.ts_ns or None))
+
+    def _note_skipped(self, direction: int, placed: _Placed) -> None:
+        assert isinstance(placed.event, Skipped)
+        if not self._unsure:
+            what = "requests" if direction == self._requests else "answers"
+            detail = f"{placed.event.length} bytes between the {what} are no HTTP: more than was announced"
+            self._note(ViolationCode.RTMPT_HTTP_STATUS, direction, detail, placed)
+
+
+def _piece(run: Run, body: Body) -> Piece:
+    end = body.offset + len(body.data)
+    first = max(int(np.searchsorted(run.seg_offsets, body.offset, "right")) - 1, 0)
+    last = int(np.searchsorted(run.seg_offsets, end, "left"))
+    starts = np.maximum(run.seg_offsets[first:last] - body.offset, 0)
+    return Piece(body.data, starts, run.seg_frames[first:last], run.seg_ts_ns[first:last])
+
+
+def _missing(length: int, frame: int, ts_ns: int) -> Piece:
+    return Piece(b"", np.zeros(1, np.int64), np.array([frame]), np.array([ts_ns]), length)
+
+
+def _without_first(piece: Piece) -> Piece | None:
+    if piece.length:
+        return piece._replace(length=piece.length - 1) if piece.length > 1 else None
+    if len(piece.data) == 1:
+        return None
+    keep = 1 if len(piece.starts) > 1 and piece.starts[1] == 1 else 0
+    starts = np.maximum(piece.starts[keep:] - 1, 0)
+    return Piece(piece.data[1:], starts, piece.frames[keep:], piece.times[keep:])

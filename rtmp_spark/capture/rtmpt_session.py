@@ -1,0 +1,266 @@
+"""One RTMPT session: the bodies of its requests and answers, put into the order of their numbers.
+
+Requests may come over several TCP connections and be answered out of order; each has a number in its path. A body flows
+on as it arrives when it is its turn, else it waits, within bounds. What is missing is a gap, never silence.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from rtmp_spark.capture.block import Ints
+from rtmp_spark.capture.items import End, Gap, Item, Run
+from rtmp_spark.capture.wrapping import Noted
+from rtmp_spark.codec.errors import ViolationCode
+
+HELD_BODIES = 64  # that wait for an earlier one
+HELD_BYTES = 4 << 20
+_REMEMBERED = 64
+_MOST_NOTED = 64
+REQUESTS, ANSWERS = 0, 1
+
+Sink = Callable[[Item], None]
+
+
+class Piece(NamedTuple):
+    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet."""
+
+    data: bytes
+    starts: Ints  # of segments, in `data`
+    frames: Ints
+    times: Ints
+    length: int = 0
+
+
+class Entry:
+    """The body of one request or answer."""
+
+    __slots__ = ("complete", "crc", "late", "number", "pieces", "size")
+
+    def __init__(self, number: int, late: bool = False) -> None:
+        self.number = number
+        self.late = late  # its turn is over
+        self.pieces: list[Piece] = []
+        self.size = 0
+        self.crc = 0
+        self.complete = False
+
+
+class Lane:
+    """The bodies of one direction."""
+
+    def __init__(self) -> None:
+        self.next: int | None = None
+        self.waiting: dict[int, Entry] = {}
+        self.recent: dict[int, int] = {}  # checksums of the last bodies that passed
+        self.offset = 0
+        self.place = (0, 0)
+
+    def held_bytes(self) -> int:
+        return sum(entry.size for entry in self.waiting.values())
+
+
+class RtmptSession:
+    """`connection` and `requests` (the direction of requests) are those of the connection that the rows belong to."""
+
+    def __init__(self, session_id: str, connection: Any, requests: int, sink: Sink, opened: bool) -> None:
+        self.session_id = session_id
+        self.connection = connection
+        self.requests = requests
+        self._sink = sink
+        self.opened = opened
+        self.members: set[int] = set()  # numbers of its TCP connections
+        self.unsure = False  # packets are missing: so may requests be
+        self._lanes = (Lane(), Lane())
+        self._noted: list[Noted] = []
+        self.finished = False
+
+    def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
+        """A request, or its answer to come; its body is added with `add` and closed with `finish`."""
+        lane = self._lanes[which]
+        known = lane.waiting.get(number)
+        late = known is not None or (lane.next is not None and number < lane.next)
+        entry = Entry(number, late)
+        if late:
+            if which == REQUESTS:
+                self._note(f"number {number} came again", frame, ts_ns)
+        else:
+            lane.waiting[number] = entry
+        return entry
+
+    def add(self, which: int, entry: Entry, piece: Piece) -> None:
+        entry.pieces.append(piece)
+        entry.size += len(piece.data)
+        if not entry.late:
+            self._advance(which)
+
+    def finish(self, which: int, entry: Entry) -> None:
+        entry.complete = True
+        if not entry.late:
+            self._advance(which)
+            return
+        crc = 0
+        for piece in entry.pieces:
+            crc = crc32(piece.data, crc)
+        # The same body again is a repetition; another one is a request that was counted wrongly.
+        if entry.size and crc != self._lanes[which].recent.get(entry.number):
+            self._release(which, entry)
+
+    def settle(self) -> None:
+        """All packets up to now were seen."""
+        for which, lane in enumerate(self._lanes):
+            if lane.next is None and lane.waiting:
+                first = min(lane.waiting)
+                other = self._lanes[1 - which].next
+                if other is not None and which == ANSWERS:
+                    lane.next = min(other, first)
+                elif not self.opened or first <= 1 or self._overfull(lane):
+                    lane.next = first
+            self._advance(which)
+            alone = len(self.members) < 2
+            while self._stuck(lane) and (alone or self._overfull(lane)):
+                self._pass_over(which)
+
+    def flush(self, kind: str, frame: int, ts_ns: int) -> None:
+        """The session is over: whatever waits goes out in order, then both directions end."""
+        if self.finished:
+            return
+        self.finished = True
+        for which, lane in enumerate(self._lanes):
+            if lane.next is None and lane.waiting:
+                lane.next = min(lane.waiting)
+            while lane.waiting:
+                self._advance(which)
+                if not lane.waiting:
+                    break
+                if self._stuck(lane):
+                    self._pass_over(which)
+                else:
+                    next(iter(sorted(lane.waiting.items())))[1].complete = True
+            self._sink(End(self.connection, self._direction(which), kind, lane.offset, frame, ts_ns))
+
+    def take_noted(self) -> list[Noted]:
+        noted, self._noted = self._noted, []
+        return noted
+
+    # -- order ------------------------------------------------------------------------------------------------------
+
+    def _advance(self, which: int) -> None:
+        lane = self._lanes[which]
+        while lane.next is not None:
+            entry = lane.waiting.get(lane.next)
+            if entry is None:
+                return
+            self._release(which, entry)
+            if not entry.complete:
+                return
+            del lane.waiting[lane.next]
+            lane.recent[lane.next] = entry.crc
+            while len(lane.recent) > _REMEMBERED:
+                del lane.recent[next(iter(lane.recent))]
+            lane.next += 1
+
+    def _stuck(self, lane: Lane) -> bool:
+        return lane.next is not None and bool(lane.waiting) and lane.next not in lane.waiting
+
+    def _overfull(self, lane: Lane) -> bool:
+        return len(lane.waiting) > HELD_BODIES or lane.held_bytes() > HELD_BYTES
+
+    def _pass_over(self, which: int) -> None:
+        """The next body will not come: a gap of unknown length, unless the sender only counted wrongly."""
+        lane = self._lanes[which]
+        assert lane.next is not None
+        first = min(lane.waiting)
+        if self.unsure:
+            self._gap(which, 1)
+        elif which == REQUESTS:
+            frame, ts_ns = lane.place
+            self._note(f"after number {lane.next - 1} comes {first}", frame or None, ts_ns or None)
+        lane.next = first
+        self._advance(which)
+
+    # -- items --------------------------------------------------------------------------------------------------------
+
+    def _direction(self, which: int) -> int:
+        return self.requests if which == REQUESTS else 1 - self.requests
+
+    def _release(self, which: int, entry: Entry) -> None:
+        lane = self._lanes[which]
+        pieces, entry.pieces = entry.pieces, []
+        entry.size = 0
+        for piece in pieces:
+            if piece.length:
+                lane.place = (int(piece.frames[0]), int(piece.times[0]))
+                self._gap(which, piece.length)
+                continue
+            entry.crc = crc32(piece.data, entry.crc)
+            lane.place = (int(piece.frames[-1]), int(piece.times[-1]))
+            run = Run(
+                self.connection, self._direction(which), lane.offset, piece.data, piece.starts + lane.offset,
+                piece.frames, piece.times,
+            )  # fmt: skip
+            lane.offset += len(piece.data)
+            self._sink(run)
+
+    def _gap(self, which: int, length: int) -> None:
+        lane = self._lanes[which]
+        # `cut`: it is no loss of its own, the gap in TCP is told by the connection that has it.
+        gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True)
+        lane.offset += length
+        self._sink(gap)
+
+    def _note(self, detail: str, frame: int | None, ts_ns: int | None) -> None:
+        if len(self._noted) < _MOST_NOTED:
+            self._noted.append(Noted(ViolationCode.RTMPT_SEQUENCE, self.requests, detail, frame, ts_ns))
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Take what was noted first."""
+        return {
+            "session_id": self.session_id,
+            "requests": self.requests,
+            "opened": self.opened,
+            "unsure": self.unsure,
+            "lanes": [
+                [lane.next, lane.offset, lane.place, list(lane.recent.items()), [*map(_entry, lane.waiting.values())]]
+                for lane in self._lanes
+            ],
+        }
+
+    @classmethod
+    def resume(cls, state: dict[str, Any], connection: Any, sink: Sink) -> RtmptSession:
+        session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
+        session.unsure = state["unsure"]
+        for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
+            lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])
+            lane.recent = dict(recent)
+            lane.waiting = {entry[0]: _made(entry) for entry in waiting}
+        return session
+
+    def waiting(self, which: int, number: int) -> Entry | None:
+        """The body with this number, if it is not over."""
+        return self._lanes[which].waiting.get(number)
+
+
+def _entry(entry: Entry) -> list[Any]:
+    pieces = [
+        [base64.b64encode(p.data).decode(), p.starts.tolist(), p.frames.tolist(), p.times.tolist(), p.length]
+        for p in entry.pieces
+    ]
+    return [entry.number, pieces, entry.crc, entry.complete]
+
+
+def _made(state: list[Any]) -> Entry:
+    entry = Entry(state[0])
+    for data, starts, frames, times, length in state[1]:
+        place = (np.array(starts, np.int64), np.array(frames, np.int64), np.array(times, np.int64))
+        entry.pieces.append(Piece(base64.b64decode(data), *place, length))
+    entry.size = sum(len(piece.data) for piece in entry.pieces)
+    entry.crc, entry.complete = state[2], state[3]
+    return entry
