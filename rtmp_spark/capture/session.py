@@ -202,6 +202,8 @@ class Session:
             at_fault = None if self.gaps[direction] else at_fault
         elif code is ViolationCode.MSG_TRUNCATED or code.value.startswith(("TLS_", "RTMPT_")):
             at_fault = None
+        elif direction == "s2c" and code.value.startswith("MEDIA_"):
+            at_fault = None  # a server passes on what its publishers made
         if fact.severity is Severity.ERROR and code.value.startswith("CHUNK_"):
             self.faults[direction] += 1
         self.found.append(

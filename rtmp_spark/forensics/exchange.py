@@ -29,7 +29,7 @@ class ExchangeRules:
     def __init__(self) -> None:
         self._commands = {"c2s": 0, "s2c": 0}
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
-        self._ever: dict[str, list[float]] = {"c2s": [], "s2c": []}
+        self._ever: dict[str, set[float]] = {"c2s": set(), "s2c": set()}
         self._lost = {"c2s": False, "s2c": False}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
@@ -69,8 +69,8 @@ class ExchangeRules:
             if len(asked) < _MOST_IDS:
                 asked[number] = asked.get(number, 0) + 1
         ever = self._ever[direction]
-        if number not in ever and len(ever) < _MOST_IDS:
-            ever.append(number)
+        if len(ever) < _MOST_IDS:
+            ever.add(number)
         return found
 
     def _answer(self, direction: str, fact: CommandFact, number: float, from_start: bool) -> list[Finding]:
@@ -93,11 +93,13 @@ class ExchangeRules:
 
     def state(self) -> list[Any]:
         asked = {d: [[number, count] for number, count in known.items()] for d, known in self._asked.items()}
-        return [self._commands, asked, self._ever, self._lost, self.offered]
+        ever = {d: sorted(numbers) for d, numbers in self._ever.items()}
+        return [self._commands, asked, ever, self._lost, self.offered]
 
     def resume(self, state: list[Any]) -> None:
         commands, asked, ever, lost, self.offered = state
-        self._commands, self._ever, self._lost = dict(commands), dict(ever), dict(lost)
+        self._commands, self._lost = dict(commands), dict(lost)
+        self._ever = {d: set(numbers) for d, numbers in ever.items()}
         self._asked = {d: dict(known) for d, known in asked.items()}
 
 
