@@ -1,7 +1,7 @@
 """Every sample capture, every table, as text that a person can review; a change shows as a diff.
 
-`UPDATE_BASELINES=1 pytest tests/capture/test_baselines.py` writes them anew. Small tables stand there in full, long ones
-by their number of rows, a digest over all of them and the first few. What differs from run to run is left out.
+`UPDATE_BASELINES=1 pytest tests/capture/test_baselines.py` writes them anew. Small tables stand there in full, long
+ones by their number of rows, a digest over all of them and the first few. What differs from run to run is left out.
 """
 
 from __future__ import annotations
