@@ -82,7 +82,7 @@ class CaptureTables(ArrowTables):
         settings: Settings | None = None,
         *,
         columns: Mapping[str, Sequence[str]] | None = None,
-        tables: Sequence[str] = ALL_TABLES,
+        tables: Sequence[str] = (*ALL_TABLES, "deliveries"),
         progress: Progress | None = None,
     ) -> None:
         self.paths = [os.fspath(path) for path in paths]

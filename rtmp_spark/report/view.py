@@ -267,9 +267,14 @@ def judged_settings(*, keep_secrets: bool = False) -> Settings:
     from rtmp_spark.capture.redact import Redactor, load_key
     from rtmp_spark.capture.settings import Settings
     from rtmp_spark.forensics.catalogue import entry
+    from rtmp_spark.forensics.deliveries import Deliveries
+    from rtmp_spark.forensics.hindsight import judge_together
     from rtmp_spark.forensics.judge import Judge
 
-    return Settings(redactor=Redactor(None if keep_secrets else load_key()), judge=Judge, catalogue=entry)
+    redactor = Redactor(None if keep_secrets else load_key())
+    return Settings(
+        redactor=redactor, judge=Judge, catalogue=entry, hindsight=judge_together, deliveries=Deliveries
+    )  # fmt: skip
 
 
 def _spread(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
