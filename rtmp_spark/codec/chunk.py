@@ -332,7 +332,7 @@ class Dechunker:
                 return self._lose(f"fmt {fmt} on csid {cs.csid}, whose last header may have been lost")
         size = self.chunk_size
         if length > self.size_floor and self.size_floor or self.old_size and length > min(self.old_size, size):
-            settled = self._settle_size(buf, data, cs.csid, length, end, final, out)
+            settled = self._settle_size(buf, data, cs.csid, length, end, final, out, ext)
             if settled < 0:
                 return -1
             size = self.chunk_size
@@ -641,7 +641,7 @@ class Dechunker:
         """After a loss: a length from before it is used only where the headers after it stand right."""
         if cs.type_id in (SET_CHUNK_SIZE, ABORT):  # too much hangs on them
             return 0
-        proof = 0
+        proof, first = 0, True  # what stands at its beginning says nothing of its length
         while True:
             length, size = cs.length, self.chunk_size
             if length < 0 or cs.csid >= 64 or length > SETTLE_BYTES:
@@ -655,7 +655,8 @@ class Dechunker:
             inside = payload_bits(cs.type_id, length, buf[data : data + 24])
             if inside < 0:
                 return 0
-            proof += (14 if fmt == 2 else 0) + min(inside, 8)
+            proof += 0 if first else (14 if fmt == 2 else 0) + min(inside, 8)
+            first = False
             if final and stop >= end:
                 return 1  # a gap cuts it: the first header beyond will tell
             ok = self.header_ok(buf, stop, end, final)
@@ -675,14 +676,14 @@ class Dechunker:
                 data += 4
 
     def _settle_size(
-        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event]
+        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event], ext: int | None
     ) -> int:
         """Look at the first message whose cutting tells whether the chunk size in force is really used."""
         if csid >= 64 or length > SETTLE_BYTES:
             self.old_size = self.size_floor = 0
             return 1
         if self.size_floor:
-            return self._infer_size(buf, data, csid, length, end, final)
+            return self._infer_size(buf, data, csid, length, end, final, ext)
         mark = 0xC0 | csid
         new, old = self.chunk_size, self.old_size
         first = data + min(new, old)
@@ -720,10 +721,16 @@ class Dechunker:
         self.old_size = 0
         return 1
 
-    def _infer_size(self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool) -> int:
+    def _infer_size(
+        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, ext: int | None
+    ) -> int:
         """After a resync: the first message longer than any before shows where it is cut, or that it is not."""
-        sizes = split_sizes(buf[: data + length + length // self.size_floor + 1], data, csid, length, self.size_floor)
-        far = data + length + (length - 1) // min(sizes, default=length) + 18
+        floor = self.size_floor
+        if ext is not None and self.dialect == ABSENT:
+            ext = None
+        mark_bytes = 1 if ext is None else 5
+        sizes = split_sizes(buf[: data + length + mark_bytes * (length // floor) + 1], data, csid, length, floor, ext)
+        far = data + length + mark_bytes * ((length - 1) // min(sizes, default=length)) + 18
         if far > end and not final:
             return self._wait(far)
         uncut = self.header_ok(buf, data + length, end, final)
@@ -736,14 +743,15 @@ class Dechunker:
         best, best_size = 8 * uncut - 1, 0
         for size in sizes:
             cuts = (length - 1) // size
-            ok = self.header_ok(buf, data + length + cuts, end, final)
-            if not believable_size(size, cuts, 60 if is_strong(buf, data + length + cuts) else 0):
+            stop = data + length + mark_bytes * cuts
+            ok = self.header_ok(buf, stop, end, final)
+            if ext is None and not believable_size(size, cuts, 60 if is_strong(buf, stop) else 0):
                 continue
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size
         if not best_size and uncut <= 0:  # cut, with another message in between
             best_size = next(
-                (size for size in COMMON_SIZES if self.size_floor <= size < length and is_strong(buf, data + size)), 0
+                (size for size in COMMON_SIZES if floor <= size < length and is_strong(buf, data + size)), 0
             )
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0

@@ -27,6 +27,7 @@ ENOUGH_BITS = 120  # no need to walk further
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
 GUESS_BITS = 12  # what a guessed length costs
+INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 WIDE_BYTES = 1 << 17
 MAX_STEPS = 20_000  # headers looked at before a search is given up
@@ -99,9 +100,15 @@ class _Walk(NamedTuple):
     cuts: int = 0  # chunks that ended where the size says
 
 
-def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int) -> list[int]:
-    """Every chunk size that puts continuation headers of `csid` at the right places inside a message at `data`."""
+def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int, ext: int | None = None) -> list[int]:
+    """Every chunk size that puts continuation headers of `csid` at the right places inside a message at `data`.
+
+    Where these repeat an extended timestamp there is at most one."""
     mark = 0xC0 | csid
+    if ext is not None:
+        repeated = bytes((mark,)) + ext.to_bytes(4, "big")
+        at = buf.find(repeated, data + max(floor, 1), data + length)
+        return [at - data] if at >= 0 else []
     sizes = []
     at = data + max(floor, 1)
     limit = min(data + length, len(buf))
@@ -155,7 +162,8 @@ def find(
             break
     if best is None:
         return None
-    sync = _back(buf, best[0], anchors, best[1], heads)
+    anchor, walk = best
+    sync = _back(buf, anchor, anchors, walk, heads)
     if sync.chunk_size == chunk_size and not best[1].cuts:
         sync = sync._replace(size_floor=chunk_size)
     return sync
@@ -165,15 +173,15 @@ def _anchors(buf: bytes, start: int) -> list[int]:
     """Where headers with a length may stand.
 
     A header of one byte behind a byte 0x00, 0x01, 0x40 or 0x41 also reads as a csid of two or three bytes: the long
-    reading holds when most headers of that kind have it, the short one otherwise."""
+    reading holds where it comes again and the header never stands without it."""
     found = [match.start() for match in _ANCHOR.finditer(buf, start)]
-    inner = {pos + step for pos in found if buf[pos] & 63 < 2 for step in (1, 2)}.intersection(found)
+    inner = {pos + step for pos in found if buf[pos] & 63 < 2 for step in (1 + (buf[pos] & 63),)}.intersection(found)
     if not inner:
         return found
-    short: Counter[int] = Counter(buf[pos] for pos in found if buf[pos] & 63 >= 2)
-    long: Counter[int] = Counter(buf[pos] for pos in inner)
-    usual = {byte for byte, count in long.items() if count > 2 and 2 * count > short[byte]}
-    drop = {pos for pos in inner if buf[pos] in usual}
+    alone = {buf[pos] for pos in found if buf[pos] & 63 >= 2 and pos not in inner}
+    behind: Counter[int] = Counter(buf[pos] for pos in inner)
+    long = {byte for byte, count in behind.items() if count > 1 and byte not in alone}
+    drop = {pos for pos in inner if buf[pos] in long}
     drop |= {pos - step for pos in inner - drop for step in (1, 2) if buf[pos - step] & 63 == step - 1}
     return [pos for pos in found if pos not in drop]
 
@@ -320,6 +328,24 @@ def is_strong(buf: bytes, pos: int) -> bool:
     return payload_bits(header.type_id, header.length, buf[header.data : header.data + 24]) >= 8
 
 
+class _UnderWay:
+    """What has begun along a walk and goes on."""
+
+    __slots__ = ("ext", "orphans", "rest", "started")
+
+    def __init__(self) -> None:
+        self.rest: dict[int, int] = {}  # bytes to come of messages
+        self.ext: dict[int, int] = {}
+        self.orphans: set[int] = set()
+        self.started: set[int] = set()
+
+    def copy(self) -> _UnderWay:
+        other = _UnderWay()
+        other.rest, other.ext = self.rest.copy(), self.ext.copy()
+        other.orphans, other.started = self.orphans.copy(), self.started.copy()
+        return other
+
+
 class _Chain:
     """Follows messages forward through a buffer."""
 
@@ -340,6 +366,7 @@ class _Chain:
         floor: int = 0,
         guesses: int = 6,
         doubt: frozenset[int] | None = None,
+        under_way: _UnderWay | None = None,
     ) -> _Walk | None:
         """Follow the chain from `pos`. None when it breaks; what was gathered when it cannot be followed further.
 
@@ -348,11 +375,9 @@ class _Chain:
         buf, end = self.buf, len(self.buf)
         heads: dict[int, Head] = dict(known)
         doubtful = set(known if doubt is None else doubt)
-        rest: dict[int, int] = {}
-        ext: dict[int, int] = {}
+        now = _UnderWay() if under_way is None else under_way.copy()
+        rest, ext, orphans, started = now.rest, now.ext, now.orphans, now.started
         marks: dict[int, set[bytes]] = {}
-        orphans: set[int] = set()
-        started: set[int] = set()
         bits = cuts = 0
         while bits < ENOUGH_BITS:
             self.steps -= 1
@@ -372,7 +397,7 @@ class _Chain:
                 return None  # a header inside an unfinished message
             else:
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
-                    trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}))
+                    trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}), now)
                     if trusting is not None and trusting.bits >= GUESS_BITS:
                         return _join(bits, cuts, marks, trusting)
                     length = type_id = -1
@@ -380,7 +405,9 @@ class _Chain:
                     data += 4
                 if length < 0:
                     onward = (
-                        self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful) if guesses else None
+                        self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful, now)
+                        if guesses
+                        else None
                     )
                     if onward is not None:
                         return _join(bits, cuts, marks, onward)
@@ -390,7 +417,6 @@ class _Chain:
                         stop = orphan_end(buf, data, size, pending, {0xC0 | other for other in orphans})
                         if stop is not None:
                             bits -= 0 if stop == data + size else ORPHAN_BITS
-                            cuts += stop == data + size
                             pos = stop
                             continue
                     break  # it cannot be followed, but need not be wrong
@@ -410,8 +436,9 @@ class _Chain:
                 if length:
                     marks.setdefault(csid, set()).add(head[:3])
                 left = length
+                repeated = None if self.dialect_absent else ext.get(csid)
                 if not size and left > floor:
-                    onward = self._branch(data, csid, length, floor, heads, guesses, doubtful)
+                    onward = self._branch(data, csid, length, floor, heads, guesses, doubtful, repeated)
                     return None if onward is None else _join(bits, cuts, marks, onward)
             count = min(size or MAX_SIZE, left)
             rest[csid] = left - count
@@ -425,15 +452,23 @@ class _Chain:
         return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans), cuts=cuts)
 
     def _branch(
-        self, data: int, csid: int, length: int, floor: int, heads: dict[int, Head], guesses: int, doubtful: set[int]
+        self,
+        data: int,
+        csid: int,
+        length: int,
+        floor: int,
+        heads: dict[int, Head],
+        guesses: int,
+        doubtful: set[int],
+        ext: int | None,
     ) -> _Walk | None:
         """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
         best: _Walk | None = None
         end = len(self.buf)
-        sizes = split_sizes(self.buf, data, csid, length, floor) if csid < 64 else []
+        sizes = split_sizes(self.buf, data, csid, length, floor, ext) if csid < 64 else []
         for size in (0, *sizes):
             cuts = (length - 1) // size if size else 0
-            stop = data + length + cuts
+            stop = data + length + cuts * (1 if ext is None else 5)
             if stop <= end:
                 onward = self.walk(stop, size, heads, 0 if size else length, guesses, frozenset(doubtful))
             else:  # not seen whole: an uncut message proves nothing about the size
@@ -457,6 +492,7 @@ class _Chain:
         heads: dict[int, Head],
         guesses: int,
         doubtful: set[int],
+        now: _UnderWay,
     ) -> _Walk | None:
         """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
         buf = self.buf
@@ -472,9 +508,8 @@ class _Chain:
                 length -= (length - 1) // (size + 1)
                 if buf[data + size : stop : size + 1].count(0xC0 | csid) != (length - 1) // size:
                     continue
-            onward = self.walk(
-                stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, frozenset(doubtful - {csid})
-            )
+            certain = frozenset(doubtful - {csid})
+            onward = self.walk(stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, certain, now)
             first = buf[data : data + 1]
             if onward is None or not any(mark[:1] == first for mark in onward.marks.get(csid, ())):
                 continue  # to be believed it must come again and look alike
@@ -536,6 +571,7 @@ def looks_like_start(head: bytes) -> bool:
 def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
     size = walk.size or MAX_SIZE
+    alone = not walk.orphans and not _interleaves(buf, at, size, known)
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = dict(walk.heads)
     heads = dict(known)
@@ -543,7 +579,7 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
     earlier = [anchor for anchor in anchors if anchor < at]
     position = at
     while True:
-        step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks)
+        step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks, alone)
         if step is None:
             break
         position, header = step
@@ -561,6 +597,31 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
     return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads, walk.orphans)
 
 
+def _interleaves(buf: bytes, pos: int, size: int, known: dict[int, Head]) -> bool:
+    """Do chunks of another message stand inside one of the messages that follow?"""
+    heads = dict(known)
+    under_way, rest = -1, 0
+    ext: dict[int, int | None] = {}
+    for _ in range(INTERLEAVE_STEPS):
+        header = _header(buf, pos, heads)
+        if header is None or (header.length < 0 and header.csid != under_way):
+            return False
+        if rest and header.csid != under_way:
+            return True
+        data = header.data
+        if header.fmt == 3 and ext.get(header.csid) == int.from_bytes(buf[data : data + 4], "big"):
+            data += 4
+        elif header.fmt < 3:
+            ext[header.csid] = header.ext
+        if not rest:
+            heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
+            rest = header.length
+        under_way = header.csid
+        pos = data + min(size, rest)
+        rest -= min(size, rest)
+    return False
+
+
 def _before(
     buf: bytes,
     stop: int,
@@ -570,7 +631,10 @@ def _before(
     certain: set[int],
     types: dict[int, Head],
     marks: dict[int, set[bytes]],
+    alone: bool,
 ) -> tuple[int, _Header] | None:
+    """The message that ends at `stop`. Only where messages stand `alone` can one be believed whose length is unknown:
+    otherwise the end of another may stand behind it."""
     for anchor in reversed(anchors):
         if stop - anchor > BACK_BYTES:
             break
@@ -586,6 +650,8 @@ def _before(
                 found = _compact(buf, pos, stop, fmt, csid, size, types[csid], marks)
                 if found is not None and found[0] >= 16:
                     return found[1:]
+    if not alone:
+        return None
     for csid, head in types.items():
         if csid < 64 and csid not in certain and marks.get(csid):
             for pos in _candidates(buf, max(0, stop - BACK_BYTES), stop, csid):
