@@ -518,14 +518,12 @@ class Dechunker:
         size = self.chunk_size
         if data + size + 40 > end and not final:
             return self._wait(data + size + 40)
-        stop: int | None = None
-        if cs.length > 0:  # known from before the loss: so long its last chunk must be
-            last = data + (cs.length - 1) % size + 1
+        pending = {0xC0 | s.csid: s.length - s.got for s in self.streams.values() if s.active and not s.orphan}
+        stop = orphan_end(buf, data, size, pending, {0xC0 | s.csid for s in self.streams.values() if s.orphan})
+        if cs.length > 0 and (stop is None or stop >= data + size):
+            last = data + (cs.length - 1) % size + 1  # known from before the loss: so long its last chunk must be
             if self.header_ok(buf, last, end, final) > self.header_ok(buf, data + size, end, final):
                 stop = last
-        if stop is None:
-            pending = {0xC0 | s.csid: s.length - s.got for s in self.streams.values() if s.active and not s.orphan}
-            stop = orphan_end(buf, data, size, pending, {0xC0 | s.csid for s in self.streams.values() if s.orphan})
         if stop is None and self.header_ok(buf, data + size, end, final) > 1:
             stop = data + size
         if stop is None:
@@ -655,7 +653,8 @@ class Dechunker:
             inside = payload_bits(cs.type_id, length, buf[data : data + 24])
             if inside < 0:
                 return 0
-            proof += 0 if first else (14 if fmt == 2 else 0) + min(inside, 8)
+            if not first:
+                proof += (14 if fmt == 2 else 0) + (0 if cs.type_id in CONTROL_TYPES else min(inside, 8))
             first = False
             if final and stop >= end:
                 return 1  # a gap cuts it: the first header beyond will tell

@@ -108,7 +108,11 @@ def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int, ext: 
     if ext is not None:
         repeated = bytes((mark,)) + ext.to_bytes(4, "big")
         at = buf.find(repeated, data + max(floor, 1), data + length)
-        return [at - data] if at >= 0 else []
+        size = at - data
+        stop = data + length + 5 * ((length - 1) // size) if at >= 0 else 0
+        if at < 0 or any(buf[cut : cut + 5] != repeated for cut in range(at, min(stop, len(buf) - 4), size + 5)):
+            return []
+        return [size]
     sizes = []
     at = data + max(floor, 1)
     limit = min(data + length, len(buf))
@@ -178,9 +182,9 @@ def _anchors(buf: bytes, start: int) -> list[int]:
     inner = {pos + step for pos in found if buf[pos] & 63 < 2 for step in (1 + (buf[pos] & 63),)}.intersection(found)
     if not inner:
         return found
-    alone = {buf[pos] for pos in found if buf[pos] & 63 >= 2 and pos not in inner}
+    alone = {buf[pos] & 63 for pos in found if pos not in inner}
     behind: Counter[int] = Counter(buf[pos] for pos in inner)
-    long = {byte for byte, count in behind.items() if count > 1 and byte not in alone}
+    long = {byte for byte, count in behind.items() if count > 1 and byte & 63 not in alone}
     drop = {pos for pos in inner if buf[pos] in long}
     drop |= {pos - step for pos in inner - drop for step in (1, 2) if buf[pos - step] & 63 == step - 1}
     return [pos for pos in found if pos not in drop]
