@@ -36,6 +36,7 @@ _ID_BYTES = 256
 _MOST_ASKED = 1024
 _MOST_NOTED = 64
 _PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
+_STATUS = re.compile(rb"HTTP/1\.[01] \d{3} ")
 _OPEN, _SEND, _OTHER, _IDENT = "open", "send", "other", "ident"
 
 
@@ -203,7 +204,7 @@ class RtmptConnection:
     def _begin(self, direction: int, run: Run) -> HttpReader:
         from_start = run.offset == 0 and bool(self._connection.streams[direction].syn)
         if self._requests is None:
-            answers = b"HTTP/1." in run.data[:8192]
+            answers = _STATUS.search(run.data) is not None
             self._requests = 1 - direction if answers else direction
         reader = self._readers[direction] = HttpReader(direction == self._requests, from_start)
         self._unsure |= not from_start

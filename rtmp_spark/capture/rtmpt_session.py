@@ -44,7 +44,7 @@ class Entry:
 
     def __init__(self, number: int, late: bool = False) -> None:
         self.number = number
-        self.late = late  # its turn is over
+        self.late = late  # there was one with this number before
         self.pieces: list[Piece] = []
         self.size = 0
         self.crc = 0
@@ -56,13 +56,13 @@ class Lane:
 
     def __init__(self) -> None:
         self.next: int | None = None
-        self.waiting: dict[int, Entry] = {}
+        self.waiting: dict[int, list[Entry]] = {}  # more than one where numbers repeat
         self.recent: dict[int, int] = {}  # checksums of the last bodies that passed
         self.offset = 0
         self.place = (0, 0)
 
     def held_bytes(self) -> int:
-        return sum(entry.size for entry in self.waiting.values())
+        return sum(entry.size for entries in self.waiting.values() for entry in entries)
 
 
 class RtmptSession:
@@ -83,33 +83,25 @@ class RtmptSession:
     def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
         """A request, or its answer to come; its body is added with `add` and closed with `finish`."""
         lane = self._lanes[which]
-        known = lane.waiting.get(number)
-        late = known is not None or (lane.next is not None and number < lane.next)
-        entry = Entry(number, late)
-        if late:
-            if which == REQUESTS:
-                self._note(f"number {number} came again", frame, ts_ns)
-        else:
-            lane.waiting[number] = entry
+        over = lane.next is not None and number < lane.next
+        entry = Entry(number, over or number in lane.waiting)
+        if entry.late and which == REQUESTS:
+            self._note(f"number {number} came again", frame, ts_ns)
+        if not over:
+            lane.waiting.setdefault(number, []).append(entry)
         return entry
 
     def add(self, which: int, entry: Entry, piece: Piece) -> None:
         entry.pieces.append(piece)
         entry.size += len(piece.data)
-        if not entry.late:
-            self._advance(which)
+        self._advance(which)
 
     def finish(self, which: int, entry: Entry) -> None:
         entry.complete = True
-        if not entry.late:
-            self._advance(which)
-            return
-        crc = 0
-        for piece in entry.pieces:
-            crc = crc32(piece.data, crc)
-        # The same body again is a repetition; another one is a request that was counted wrongly.
-        if entry.size and crc != self._lanes[which].recent.get(entry.number):
-            self._release(which, entry)
+        lane = self._lanes[which]
+        if entry.late and lane.next is not None and entry.number < lane.next:
+            self._release_late(which, entry)
+        self._advance(which)
 
     def settle(self) -> None:
         """All packets up to now were seen."""
@@ -141,7 +133,7 @@ class RtmptSession:
                 if self._stuck(lane):
                     self._pass_over(which)
                 else:
-                    next(iter(sorted(lane.waiting.items())))[1].complete = True
+                    lane.waiting[min(lane.waiting)][0].complete = True
             self._sink(End(self.connection, self._direction(which), kind, lane.offset, frame, ts_ns))
 
     def take_noted(self) -> list[Noted]:
@@ -153,17 +145,36 @@ class RtmptSession:
     def _advance(self, which: int) -> None:
         lane = self._lanes[which]
         while lane.next is not None:
-            entry = lane.waiting.get(lane.next)
-            if entry is None:
+            entries = lane.waiting.get(lane.next)
+            if entries is None:
                 return
-            self._release(which, entry)
-            if not entry.complete:
-                return
+            while entries:
+                entry = entries[0]
+                if not entry.late:
+                    self._release(which, entry)
+                if not entry.complete:
+                    return
+                if entry.late:
+                    self._release_late(which, entry)
+                else:
+                    self._remember(lane, entry)
+                entries.pop(0)
             del lane.waiting[lane.next]
-            lane.recent[lane.next] = entry.crc
-            while len(lane.recent) > _REMEMBERED:
-                del lane.recent[next(iter(lane.recent))]
             lane.next += 1
+
+    def _remember(self, lane: Lane, entry: Entry) -> None:
+        lane.recent[entry.number] = entry.crc
+        while len(lane.recent) > _REMEMBERED:
+            del lane.recent[next(iter(lane.recent))]
+
+    def _release_late(self, which: int, entry: Entry) -> None:
+        """The same body again is a repetition; another one is a request that was counted wrongly."""
+        crc = 0
+        for piece in entry.pieces:
+            crc = crc32(piece.data, crc)
+        if entry.size and crc != self._lanes[which].recent.get(entry.number):
+            self._release(which, entry)
+            self._remember(self._lanes[which], entry)
 
     def _stuck(self, lane: Lane) -> bool:
         return lane.next is not None and bool(lane.waiting) and lane.next not in lane.waiting
@@ -228,7 +239,7 @@ class RtmptSession:
             "opened": self.opened,
             "unsure": self.unsure,
             "lanes": [
-                [lane.next, lane.offset, lane.place, list(lane.recent.items()), [*map(_entry, lane.waiting.values())]]
+                [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)]
                 for lane in self._lanes
             ],
         }
@@ -240,12 +251,13 @@ class RtmptSession:
         for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])
             lane.recent = dict(recent)
-            lane.waiting = {entry[0]: _made(entry) for entry in waiting}
+            for entry in waiting:
+                lane.waiting.setdefault(entry[0], []).append(_made(entry))
         return session
 
-    def waiting(self, which: int, number: int) -> Entry | None:
-        """The body with this number, if it is not over."""
-        return self._lanes[which].waiting.get(number)
+
+def _entries(lane: Lane) -> list[list[Any]]:
+    return [_entry(entry) for entries in lane.waiting.values() for entry in entries]
 
 
 def _entry(entry: Entry) -> list[Any]:
@@ -253,14 +265,14 @@ def _entry(entry: Entry) -> list[Any]:
         [base64.b64encode(p.data).decode(), p.starts.tolist(), p.frames.tolist(), p.times.tolist(), p.length]
         for p in entry.pieces
     ]
-    return [entry.number, pieces, entry.crc, entry.complete]
+    return [entry.number, entry.late, pieces, entry.crc, entry.complete]
 
 
 def _made(state: list[Any]) -> Entry:
-    entry = Entry(state[0])
-    for data, starts, frames, times, length in state[1]:
+    entry = Entry(state[0], state[1])
+    for data, starts, frames, times, length in state[2]:
         place = (np.array(starts, np.int64), np.array(frames, np.int64), np.array(times, np.int64))
         entry.pieces.append(Piece(base64.b64decode(data), *place, length))
     entry.size = sum(len(piece.data) for piece in entry.pieces)
-    entry.crc, entry.complete = state[2], state[3]
+    entry.crc, entry.complete = state[3], state[4]
     return entry

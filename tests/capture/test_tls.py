@@ -17,7 +17,7 @@ from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.capture.tls import TlsSession
 from rtmp_spark.capture.tls_suites import SUITES
 from rtmp_spark.codec.errors import ViolationCode
-from tests.tlskit import (
+from tlskit import (
     NO_ENCRYPT_THEN_MAC,
     Plain,
     Recorded,
