@@ -55,6 +55,7 @@ class Figure:
     lanes: list[Lane] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     note: str = ""
+    hint: str = ""  # how to read it
     missing: str = ""
     height: int = 180
 

@@ -230,16 +230,14 @@ def _clocks(frames: dict[str, pa.Table], start: int) -> Figure:
         series.append(thinned("goes back", "bad", DOTS, x, y))
     ends = [_integers(rows["dts"]) for rows in frames.values()]
     low, high = min(int(dts.min()) for dts in ends), max(int(dts.max()) for dts in ends)
-    note = (
-        f"Timestamps from {low:,} to {high:,} ms{', beyond 2²⁴: extended ones' if high >= 1 << 24 else ''}. "
-        "Level: media keep pace with the wall clock. Falling: late or stalled. A step: timestamps jump."
-    )
-    return Figure("clock", title, "ms", series, marks=marks, note=note)
+    note = f"Timestamps from {low:,} to {high:,} ms{', beyond 2²⁴: extended ones' if high >= 1 << 24 else ''}."
+    hint = "Level: media keep pace with the wall clock. Falling: late or stalled. A step: timestamps jump."
+    return Figure("clock", title, "ms", series, marks=marks, note=note, hint=hint)
 
 
 def _skew(frames: dict[str, pa.Table], start: int) -> Figure:
     """How far audio is ahead of video in media time, at each arrival."""
-    title = "Audio ahead of video, as they arrived"
+    title = "Interleaving: how far audio is ahead of video when a frame arrives"
     if len(frames) < 2:
         only = next(iter(frames), None)
         why = f"The stream has {only} only." if only else "No coded frames were recorded."
@@ -251,9 +249,10 @@ def _skew(frames: dict[str, pa.Table], start: int) -> Figure:
     if not known.any():
         return Figure("skew", title, "ms", missing="All audio came after all video.")
     ahead = _integers(audio["dts"])[before[known]] - _integers(video["dts"])[known]
-    note = f"Median {np.median(ahead):.0f} ms, from {ahead.min():.0f} to {ahead.max():.0f} ms. A slope is drift."
+    note = f"Median {np.median(ahead):.0f} ms, from {ahead.min():.0f} to {ahead.max():.0f} ms."
     when = _seconds(video, start)[known]
-    return Figure("skew", title, "ms", summed_up("audio − video", "skew", when, ahead), note=note)
+    series = summed_up("audio − video", "skew", when, ahead)
+    return Figure("skew", title, "ms", series, note=note, hint="A slope is drift.")
 
 
 def _jitter(frames: dict[str, pa.Table], start: int) -> Figure:

@@ -171,7 +171,7 @@ def _legend(figure: Figure) -> str:
 def _note(figure: Figure) -> str:
     drawn = sum(len(series.x) for series in figure.series)
     total = sum(series.total for series in figure.series)
-    words = [figure.note] if figure.note else []
+    words = [part for part in (figure.note, figure.hint) if part]
     if drawn < total:
         words.append(f"{drawn:,} of {total:,} points drawn: first, last, lowest and highest of each slice.")
     return f"<p class='note'>{text.escape(' '.join(words), 600)}</p>" if words else ""

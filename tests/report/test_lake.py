@@ -1,0 +1,73 @@
+"""A lake and its captures give the same page and the same connection object."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+from rtmp_spark.cli import main
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.report.page import render
+from rtmp_spark.report.view import read_captures
+from rtmp_spark.spark import Lake, ingest, start_spark
+from rtmp_spark.spark.connection import LakeTables
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+NAMES = ("ffmpeg_publish_bframes_rtmpdump_play", "denied_and_unknown_app")
+
+
+@pytest.fixture(scope="module")
+def captures(sample_pcaps: Path) -> list[str]:
+    return [str(sample_pcaps / f"{name}.pcap") for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, captures: list[str]) -> Lake:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RTMP_SPARK_REDACT_KEY", "lake test")
+    try:
+        spark = start_spark("local[2]", small=True)
+    except UserError as error:
+        pytest.skip(f"no Spark here: {error}")
+    path = str(tmp_path_factory.mktemp("lake") / "lake")
+    ingest(spark, captures, path)
+    patch.undo()
+    return Lake(spark, path)
+
+
+def sections(page: str) -> str:
+    """The page without where it came from, and with names that do not depend on a key."""
+    body = re.sub(r"<section class='provenance'>.*", "", page.split("<main>", 1)[1], flags=re.S)
+    names = dict.fromkeys(re.findall(r"key-[a-z2-7]{16}", body))
+    for number, name in enumerate(names):
+        body = body.replace(name, f"name-{number}")
+    return body
+
+
+def test_the_same_page(lake: Lake, captures: list[str]) -> None:
+    direct = sections(render(read_captures(*captures).tables))
+    stored = sections(render(LakeTables(lake)))
+    assert stored.count("<article") == 6
+    assert stored.split("</section>") == direct.split("</section>")
+
+
+def test_the_same_connection(lake: Lake, captures: list[str], tmp_path: Path) -> None:
+    direct = read_captures(*captures).connections[0]
+    stored = lake.connection(direct.uid)
+    for panel in ("declared", "bitrate", "gop", "timestamps", "flow_control"):
+        assert str(getattr(stored, panel)()) == str(getattr(direct, panel)())
+    assert str(stored.hexdump(0)) == str(direct.hexdump(0))
+    assert stored.export_pcap(tmp_path / "one.pcapng")
+    with pytest.raises(UserError, match="no connection"):
+        lake.connection("CNOTTHERE")
+
+
+def test_the_command(lake: Lake, captures: list[str], tmp_path: Path) -> None:
+    uid = read_captures(*captures).connections[0].uid
+    page = tmp_path / "one.html"
+    assert main(["report", "--lake", lake.path, "--uid", uid, "-o", str(page)]) == 0
+    assert page.read_text().count("<article") == 1

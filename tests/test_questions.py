@@ -1,0 +1,185 @@
+"""The fifteen questions: the page is current, and the answers are right.
+
+What is right comes from elsewhere: how the captures were made (sample_pcaps/README.md), what the servers recorded
+(oracle/), what tshark counts. The outputs in the page are only compared with what the blocks print now.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="the queries of the page are run with DuckDB: pip install 'rtmp-spark[test]'")
+
+import questions
+from decoded import recorded_tags
+from questions import Question, run_query
+from relaykit import read_flv
+
+from rtmp_spark.report.view import Recording, read_captures
+
+ALL = {question.number: question for question in questions.questions()}
+
+
+def sql(number: int) -> list[dict[str, Any]]:
+    """The rows of a question's query."""
+    question = ALL[number]
+    names, rows = run_query(question.blocks["sql"][0], question.captures)
+    return [dict(zip(names, row)) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def read(sample_pcaps: Path) -> Any:
+    known: dict[str, Recording] = {}
+
+    def once(name: str) -> Recording:
+        if name not in known:
+            known[name] = read_captures(sample_pcaps / f"{name}.pcap", keep_secrets=True)
+        return known[name]
+
+    return once
+
+
+def test_there_are_fifteen_each_with_command_query_and_cell() -> None:
+    assert list(ALL) == list(range(1, 16))
+    assert all(set(question.blocks) == {"sh", "sql", "python"} for question in ALL.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["sh", "sql", "python"])
+@pytest.mark.parametrize("question", ALL.values(), ids=lambda question: str(question.number))
+def test_the_page_is_current(question: Question, language: str, tmp_path: Path) -> None:
+    """When it is not: `python tests/questions.py`, and read the diff."""
+    assert questions.run(question, language, tmp_path) == question.blocks[language][1]
+
+
+def test_1_the_flv_is_what_the_server_recorded(read: Any, tmp_path: Path, oracle: Path) -> None:
+    (written,) = read("ffmpeg_publish_h264_aac").connections[0].export_flv(tmp_path / "stream.flv")
+    tags = [t for t in read_flv(Path(written)) if t.type_id in (8, 9)]
+    recorded = recorded_tags(oracle / "ffmpeg_publish_h264_aac.server_record.flvtags.tsv")
+    assert sum(t.is_media for t in recorded) == len(tags) - 2  # our two configurations
+    (row,) = sql(1)
+    assert (row["video_messages"], row["audio_messages"]) == (127, 218)  # tshark
+
+
+def test_2_only_the_touched_messages_are_lost() -> None:
+    whole = sum(row["messages"] for row in sql(2) if row["status"] == "complete")
+    assert 361 - 5 <= whole < 361  # tshark finds 361 without the loss; five packets are gone
+
+
+def test_3_a_header_after_every_chunk_size() -> None:
+    for row in sql(3):
+        assert row["headers_inside"] == (row["length"] - 1) // row["chunk_size"]
+
+
+def test_4_what_follows_the_start_is_decoded(read: Any) -> None:
+    rows = {(row["orig_p"], row["type_name"]): row for row in sql(4)}
+    assert all(row["midstream"] for row in rows.values())
+    assert rows[54660, "video"]["messages"] == 77  # the player's, from its handshake on: all of them, by tshark
+    whole = read("ffmpeg_publish_bframes_rtmpdump_play").connections[0].table("messages").to_pylist()
+    later = [r for r in whole if r["type_name"] == "video" and r["direction"] == "c2s" and r["frame_first"] >= 300]
+    assert len(later) - 1 <= rows[44878, "video"]["messages"] <= len(later)
+
+
+def test_5_the_killed_publisher_closed_without_a_word() -> None:
+    (row,) = sql(5)
+    assert (row["closed_by"], row["close_kind"], row["close_cause"]) == ("client", "fin", "peer_vanished")
+
+
+def test_6_who_was_refused_and_in_which_words() -> None:
+    rows = sql(6)
+    assert [row["app"] for row in rows] == ["closed", "nosuchapp", "closed", "vod"]
+    assert {row["close_cause"] for row in rows} == {"refused"}
+    assert [row["code"] for row in rows] == [None, None, *["NetStream.Play.StreamNotFound"] * 2]
+
+
+def test_7_past_the_boundary_and_alive(read: Any) -> None:
+    published = [row for row in sql(7) if row["direction"] == "c2s"]
+    assert max(row["highest"] for row in published) > 1 << 24
+    assert {row["timestamp_rule"] for row in published} >= {"ext_delta"}  # "an extended delta on fmt 1"
+    views = read("extended_timestamps_ffmpeg_publish_rtmpdump_play").connections
+    assert not [f for v in views for f in v.findings if f["rule_id"] in ("TIME_EXT_BREAK", "CHUNK_EXT_TS_MISSING")]
+
+
+def test_8_nobody_had_to_acknowledge() -> None:
+    rows = {row["direction"]: row for row in sql(8)}
+    assert rows["s2c"]["sent"] < rows["s2c"]["announced_window"] == 5_000_000
+    assert rows["s2c"]["acknowledgements"] == 0
+
+
+def test_9_no_drift_and_a_seek_is_no_jump(read: Any) -> None:
+    (row,) = sql(9)
+    assert abs(row["av_skew_ms"]) < 40 and row["stalls"] == 0
+    findings = [f["rule_id"] for f in read("ffmpeg_vod_seek").connections[0].findings]
+    assert not [rule for rule in findings if rule.startswith("TIME_")]
+
+
+def test_10_two_seconds_and_yes(oracle: Path) -> None:
+    tags = recorded_tags(oracle / "ffmpeg_publish_bframes_rtmpdump_play.server_record.flvtags.tsv")
+    keys = [t.timestamp for t in tags if t.type_id == 9 and t.is_media and t.head[0] == "1"]
+    for row in sql(10):
+        assert row["typical_ms"] == keys[1] - keys[0] == 2000
+        assert row["first_is_key"]
+
+
+def test_11_every_frame_that_was_published_meanwhile_was_played(oracle: Path) -> None:
+    (row,) = sql(11)
+    name = "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.server_record.flvtags.tsv"
+    assert 0 < row["frames_published"] <= sum(t.is_media for t in recorded_tags(oracle / name))
+    assert row["frames_changed"] == 0
+    assert 0 <= row["latency_p50"] < 100  # loopback
+
+
+def test_12_all_frames_came_though_packets_were_lost(oracle: Path) -> None:
+    rows = {row["role"]: row for row in sql(12)}
+    assert rows["publish"]["fps"] == rows["publish"]["declared_fps"] == 25
+    assert rows["publish"]["sent_again"] > 0
+    assert rows["publish"]["gaps"] == 0
+    video = [t for t in recorded_tags(oracle / "lossy_mtu1500_server_side.server_record.flvtags.tsv") if t.type_id == 9]
+    coded = [t for t in video if t.is_media and t.head[2:4] == "01"]
+    seconds = (coded[-1].timestamp - coded[0].timestamp) / 1000
+    assert rows["publish"]["video_kbps"] == pytest.approx(sum(t.size - 5 for t in coded) * 8 / seconds / 1000, rel=0.02)
+
+
+def test_13_one_configuration_each() -> None:
+    rows = {row["kind"]: row for row in sql(13)}
+    assert (rows["video"]["configurations"], rows["video"]["picture_sizes"]) == (1, 1)
+    assert (rows["video"]["width"], rows["video"]["height"]) == (320, 240)
+    assert (rows["audio"]["configurations"], rows["audio"]["sample_rate"]) == (1, 44100)
+
+
+def test_14_the_signalling_of_each_enhanced_capture() -> None:
+    found = {(row["codec"], row["enhanced"]) for row in sql(14)}
+    assert found >= {("hvc1", True), ("av01", True), ("vp09", True), ("Opus", True), ("avc", False), ("aac", False)}
+    assert {row["track_id"] for row in sql(14) if row["codec"] == "mp4a"} == {1}  # the second track
+
+
+def test_15_the_software_that_made_the_capture() -> None:
+    (row,) = sql(15)
+    assert row["software"].startswith("GStreamer")
+    assert row["server_software"].startswith("nginx-rtmp")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_queries_say_the_same_in_a_lake(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from rtmp_spark.codec.errors import UserError
+    from rtmp_spark.spark import start_spark
+    from rtmp_spark.spark.tables import spark_schema
+
+    try:
+        spark = start_spark("local[2]", small=True)
+    except UserError as error:
+        pytest.skip(f"no Spark here: {error}")
+    for question in ALL.values():
+        for name, table in questions.tables_of(question.captures).items():
+            frame = spark.createDataFrame(table) if table.num_rows else None
+            empty = spark.createDataFrame([], spark_schema(table.schema))
+            (frame if frame is not None else empty).createOrReplaceTempView(name)
+        query = question.blocks["sql"][0]
+        found = [tuple(row) for row in spark.sql(query).collect()]
+        expected = run_query(query, question.captures)[1]
+        assert sorted(map(str, found)) == sorted(map(str, expected)), question.title
