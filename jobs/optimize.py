@@ -14,9 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Pack small files of a lake, cluster them, remove old ones.")
     parser.add_argument("--lake", required=True, metavar="DIR")
     parser.add_argument("--master", metavar="URL")
-    parser.add_argument(
-        "--retention-hours", type=int, default=RETENTION_HOURS, help="keep what readers so old may need"
-    )
+    parser.add_argument("--retention-hours", type=int, default=RETENTION_HOURS, help="what older readers need goes")
     parser.add_argument("--no-vacuum", action="store_true", help="only compact")
     args = parser.parse_args()
     try:

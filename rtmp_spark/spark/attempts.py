@@ -13,20 +13,20 @@ from pyspark.sql import DataFrame
 from rtmp_spark.capture.recording import number_attempts
 from rtmp_spark.schema import arrow_schema, column_names
 
-from .lake import Lake
+from .lake import Writer
 from .ledger import Superseded
 from .tables import literal
 
 _NAMES = 500  # that still fit into a WHERE; beyond it all streams are read
 
 
-def numbered(lake: Lake | None, new: pa.Table, gone: set[str], ingest_id: int) -> tuple[pa.Table, list[Superseded]]:
+def numbered(lake: Writer | None, new: pa.Table, gone: set[str], ingest_id: int) -> tuple[pa.Table, list[Superseded]]:
     """The new rows with their attempts, the old rows that change by them, and what these replace."""
     fresh = _tuples(new)
     names = {r["name"] for r in new.select(["name"]).to_pylist() if r["name"] is not None}
     old: list[tuple[Any, ...]] = []
     if lake is not None and names:
-        frame = lake.streams
+        frame = lake.table("streams")
         if len(names) <= _NAMES:
             frame = frame.where(f"name IN ({', '.join(map(literal, sorted(names)))})")
         old = [r for r in _tuples(_read(frame)) if r[0] not in gone]
@@ -36,7 +36,7 @@ def numbered(lake: Lake | None, new: pa.Table, gone: set[str], ingest_id: int) -
     changed = {row[0] for row in result if row[0] not in uids and before[_identity(row)] != row}
     rows = [row for row in result if row[0] in uids or row[0] in changed]
     if changed and lake is not None:
-        kept = lake.streams.where(f"uid IN ({', '.join(map(literal, sorted(changed)))})")
+        kept = lake.table("streams").where(f"uid IN ({', '.join(map(literal, sorted(changed)))})")
         have = {_identity(row) for row in rows}
         rows += [r for r in _tuples(_read(kept)) if _identity(r) not in have]
     return _table(rows, ingest_id), [Superseded(uid, tables=("streams",)) for uid in sorted(changed)]

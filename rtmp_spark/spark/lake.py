@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,9 @@ from .failpoint import failpoint
 from .ledger import BEGUN, CLEANED, COMMITTED, REPLACEABLE, ROLLED_BACK, Ledger, State, Superseded, replaced
 from .lock import local_path, writer_lock
 from .tables import WRITERS, create_tables, delta_name
+
+if TYPE_CHECKING:
+    from rtmp_spark.report.view import ConnectionView
 
 MERGE_FROM = 200  # connections; up to here a DELETE with the uids in it is cheaper than a MERGE
 
@@ -72,6 +76,12 @@ class Lake:
             return self.table(name)
         raise AttributeError(name)
 
+    def connection(self, uid: str) -> ConnectionView:
+        """One connection, as notebooks work with it: renders itself, plots, dumps, exports."""
+        from .connection import open_connection
+
+        return open_connection(self, uid)
+
     @property
     def redact_key(self) -> bytes:
         return self.ledger.redact_key(self.properties)
@@ -85,10 +95,18 @@ class Writer:
         self.spark = lake.spark
         self.state = state
         self.ingest_id = state.highest + 1
+        # Who holds a file lock cannot be stale; who holds a lease can, and Delta then refuses the lower number. It
+        # costs a replay of the table's log for every append.
+        self.fenced = local_path(lake.path) is None
+
+    def table(self, name: str) -> DataFrame:
+        """The rows that count; nobody else writes, so the ledger need not be asked again."""
+        frame = self.spark.read.format("delta").load(f"{self.lake.path}/{name}")
+        return frame.where(self.state.visible(name))
 
     def begin(self, tables: Iterable[str] = tuple(TABLES)) -> None:
         """Before the first row is written: the tables that will get some, so that a death can be swept."""
-        self.lake.ledger.write(BEGUN, self.ingest_id, summary=json.dumps({"tables": list(tables)}))
+        self.lake.ledger.write([BEGUN], self.ingest_id, summary=json.dumps({"tables": list(tables)}))
         failpoint("begun")
 
     def append(self, table: str, rows: pa.Table | DataFrame) -> None:
@@ -98,14 +116,11 @@ class Writer:
                 return
             rows = self.spark.createDataFrame(rows).coalesce(1)
         failpoint(f"before {table}")
-        (
-            rows.write.format("delta")
-            .mode("append")
-            .option("userMetadata", f"ingest {self.ingest_id} rtmp_spark {__version__}")
-            .option("txnAppId", f"rtmp_spark/{table}")  # a stale writer's lower number is refused
-            .option("txnVersion", self.ingest_id)
-            .save(f"{self.lake.path}/{table}")
-        )
+        writing = rows.write.format("delta").mode("append")
+        writing = writing.option("userMetadata", f"ingest {self.ingest_id} rtmp_spark {__version__}")
+        if self.fenced:
+            writing = writing.option("txnAppId", f"rtmp_spark/{table}").option("txnVersion", self.ingest_id)
+        writing.save(f"{self.lake.path}/{table}")
         failpoint(f"after {table}")
 
     def append_all(self, tables: Mapping[str, pa.Table | DataFrame]) -> None:
@@ -116,9 +131,11 @@ class Writer:
     def commit(self, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
         entries = tuple(superseded)
         failpoint("before commit")
-        self.lake.ledger.write(COMMITTED, self.ingest_id, superseded=entries, summary=summary)
+        events = (COMMITTED,) if entries else (COMMITTED, CLEANED)  # nothing to clean up: one write for both
+        self.lake.ledger.write(events, self.ingest_id, superseded=entries, summary=summary)
         failpoint("after commit")
-        _clean_up(self.lake, self.ingest_id, entries)
+        if entries:
+            _clean_up(self.lake, self.ingest_id, entries)
 
 
 @contextmanager
@@ -148,7 +165,7 @@ def recover(lake: Lake, state: State) -> None:
     if state.unswept:
         dead = ", ".join(map(str, state.unswept))
         _each_table(lake, dict.fromkeys(state.unswept_tables, f"ingest_id IN ({dead})"))
-        lake.ledger.write(ROLLED_BACK, *state.unswept)
+        lake.ledger.write([ROLLED_BACK], *state.unswept)
     for ingest_id, entries in state.pending:
         _clean_up(lake, ingest_id, entries)
     directory = local_path(lake.path)
@@ -162,7 +179,7 @@ def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> No
     elif entries:
         _each_table(lake, {name: replaced(name, entries, ingest_id) for name in REPLACEABLE})
     failpoint("before cleaned")
-    lake.ledger.write(CLEANED, ingest_id)
+    lake.ledger.write([CLEANED], ingest_id)
 
 
 def _each_table(lake: Lake, conditions: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -197,7 +197,9 @@ class Ledger:
             unswept_tables=tuple(dict.fromkeys(t for i in unswept for t in begun.get(i, TABLES))),
         )
 
-    def write(self, event: str, *ingest_ids: int, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
+    def write(
+        self, events: Sequence[str], *ingest_ids: int, superseded: Iterable[Superseded] = (), summary: str = ""
+    ) -> None:
         now = datetime.now(timezone.utc)
         rows = [
             {
@@ -210,7 +212,8 @@ class Ledger:
                 "summary": summary or None,
             }
             for i in ingest_ids
+            for event in events
         ]
         frame = self.spark.createDataFrame(pa.Table.from_pylist(rows, _LEDGER)).coalesce(1)
-        writer = frame.write.format("delta").mode("append").option("userMetadata", f"{event} {ingest_ids}")
+        writer = frame.write.format("delta").mode("append").option("userMetadata", f"{events} {ingest_ids}")
         writer.save(f"{self.path}/_ingests")

@@ -151,7 +151,7 @@ class _Ingest:
     def _run(self, writer: Writer, files: list[CaptureFile], options: Options, verify: bool) -> None:
         failpoint("plan")
         with self._phase("plan"):
-            files, known_ids = self._new(writer.lake, files, options.sensor, verify)
+            files, known_ids = self._new(writer, files, options.sensor, verify)
         if not files:
             return
         with self._phase("scan"):
@@ -164,11 +164,11 @@ class _Ingest:
         self._write(writer, new, index, options)
 
     def _new(
-        self, lake: Lake, files: list[CaptureFile], sensor: str, verify: bool
+        self, lake: Lake | Writer, files: list[CaptureFile], sensor: str, verify: bool
     ) -> tuple[list[CaptureFile], set[str]]:
         """Files that the ledger does not know, and the content that it does."""
         columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor"]
-        rows = [r for r in lake.captures.select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
+        rows = [r for r in lake.table("captures").select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
         known = {(r["path"], r["size_bytes"], _micros(r["modified_at"])): r for r in rows}
         fresh: list[CaptureFile] = []
         for file in files:
@@ -214,7 +214,7 @@ class _Ingest:
         with self._phase("write"):
             if "streams" in rows:
                 gone = {s.uid for s in superseded}
-                rows["streams"], renumbered = numbered(writer.lake, rows["streams"], gone, writer.ingest_id)
+                rows["streams"], renumbered = numbered(writer, rows["streams"], gone, writer.ingest_id)
                 superseded = [*superseded, *renumbered]
             other: dict[int, int] = {}
             for account in accounts:
@@ -245,7 +245,7 @@ class _Ingest:
 
     def _resumed(self, writer: Writer, index: pa.Table, sensor: str) -> tuple[dict[int, list[bytes]], list[Superseded]]:
         """Saved connections that go on in the new captures, by index group, and what they replace."""
-        saved = writer.lake.open_flows.where(f"sensor = {literal(sensor)}").select("state").toArrow()["state"]
+        saved = writer.table("open_flows").where(f"sensor = {literal(sensor)}").select("state").toArrow()["state"]
         states: dict[int, list[bytes]] = {}
         superseded: list[Superseded] = []
         if not len(saved):

@@ -7,6 +7,7 @@ every Delta reader can read a lake. Nothing here writes rows.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,8 +53,12 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 
 def delta_name(path: str) -> str:
-    """A Delta table by its path, as SQL names it; the path is data, whatever is in it."""
-    return "delta.`" + path.replace("`", "``") + "`"
+    """A Delta table by its path, as SQL names it; the path is data, whatever is in it.
+
+    SQL takes a relative path for a table of a catalog, so it is made absolute; one with a scheme is left alone.
+    """
+    whole = path if ":/" in path else os.path.abspath(path)
+    return "delta.`" + whole.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:

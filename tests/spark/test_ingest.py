@@ -49,7 +49,7 @@ def captures(sample_pcaps: Path) -> list[Path]:
     names = [
         *sorted(p.name for p in sample_pcaps.glob("rotated_*_0?.pcap")),
         "ffmpeg_publish_bframes_rtmpdump_play.pcap",
-        "capture_gap_lost_packets.pcap",
+        "lossy_mtu1500_server_side.pcap",
         "garbage_on_1935.pcap",
         "file_cut_mid_record.pcap",
         "republish_same_name.pcap",
@@ -147,7 +147,8 @@ def test_payloads_only_when_asked(spark: SparkSession, sample_pcaps: Path, tmp_p
     lake = tmp_path / "lake"
     run(spark, [sample_pcaps / SMALL], lake, keep_payloads=True, keep_secrets=True)
     row = spark.sql(
-        "SELECT count(*) AS n, sum(if(crc32(payload) = payload_crc32, 0, 1)) AS bad FROM {p} JOIN {m} USING (uid, direction, msg_no)",
+        "SELECT count(*) AS n, sum(if(crc32(payload) = payload_crc32, 0, 1)) AS bad "
+        "FROM {p} JOIN {m} USING (uid, direction, msg_no)",
         p=Lake(spark, str(lake)).payloads,
         m=Lake(spark, str(lake)).messages,
     ).first()

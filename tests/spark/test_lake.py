@@ -99,9 +99,16 @@ def test_a_dead_ingest_is_swept_and_its_retry_lands(spark: SparkSession, path: s
 
 
 def test_a_stale_writer_is_fenced(spark: SparkSession, path: str) -> None:
+    """As with a lease that ran out: the lock of a local lake cannot be lost."""
     with open_writer(spark, path) as stale:
+        stale.fenced = True
         stale.begin()
-    newer = ingest(spark, path, ["Cnewer"])
+    with open_writer(spark, path) as writer:
+        writer.fenced = True
+        writer.begin()
+        writer.append("connections", rows("connections", writer.ingest_id, {"uid": "Cnewer"}))
+        writer.commit()
+    newer = writer.ingest_id
     stale.append("connections", rows("connections", stale.ingest_id, {"uid": "Cstale"}))
     assert "Cstale" not in uids(Lake(spark, path))
     raw = deltalake.DeltaTable(f"{path}/connections").to_pyarrow_table()
