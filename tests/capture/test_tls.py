@@ -12,11 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls import TlsSession
-from rtmp_spark.capture.tls_suites import SUITES
-from rtmp_spark.codec.errors import ViolationCode
 from tlskit import (
     NO_ENCRYPT_THEN_MAC,
     Plain,
@@ -30,6 +25,11 @@ from tlskit import (
     read,
     talk,
 )
+
+from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.tls import TlsSession
+from rtmp_spark.capture.tls_suites import SUITES
+from rtmp_spark.codec.errors import ViolationCode
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 CONNECTIONS = {

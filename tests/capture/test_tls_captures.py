@@ -1,0 +1,231 @@
+"""RTMPS captures from end to end: what is read inside equals what was said, whole, damaged, and without keys."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from pathlib import Path
+
+import pytest
+import rewrite
+from decoded import Rows, decode, recorded_tags
+from tlskit import NO_ENCRYPT_THEN_MAC
+from wrappings import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
+
+from rtmp_spark.capture import keylog
+from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.recording import ALL_TABLES, Recording
+from rtmp_spark.capture.settings import Settings
+from rtmp_spark.cli import main
+from rtmp_spark.codec.errors import UserError
+
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+NAME = "rtmps_tls13_ffmpeg_publish"
+SAMPLE = "ffmpeg_publish_h264_aac.pcap"
+SPOKEN = ("messages", "commands", "controls", "media_tags", "handshakes")
+
+
+def with_keys(*logs: bytes) -> Settings:
+    settings = Settings()
+    for log in logs:
+        settings.keylog.add(log)
+    return settings
+
+
+def codes(rows: dict[str, Rows]) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
+    for row in rows["findings"]:
+        found.setdefault(row["rule_id"], []).append(row)
+    return found
+
+
+@pytest.fixture(scope="module")
+def secrets(sample_pcaps: Path) -> bytes:
+    return (sample_pcaps / f"{NAME}.keylog").read_bytes()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_every_tag_of_a_real_capture(sample_pcaps: Path, oracle: Path, secrets: bytes, inside: bool) -> None:
+    path = sample_pcaps / ("rtmps_tls13_secrets_inside.pcapng" if inside else f"{NAME}.pcap")
+    rows = decode(path, settings=with_keys() if inside else with_keys(secrets))
+    (connection,) = rows["connections"]
+    assert connection["service"] == "rtmps"
+    assert (connection["tls_version"], connection["tls_cipher"]) == ("TLS 1.3", "TLS_AES_256_GCM_SHA384")
+    recorded = [tag for tag in recorded_tags(oracle / f"{NAME}.server_record.flvtags.tsv") if tag.is_media]
+    sent = [row for row in rows["media_tags"] if not row["is_config"]]
+    assert [(tag.type_id, tag.timestamp) for tag in recorded] == [
+        ({"audio": 8, "video": 9}[row["kind"]], row["dts"]) for row in sent
+    ]
+    assert set(codes(rows)) == {"SESSION_END"}
+
+
+def ways() -> list[object]:
+    chosen = {
+        "tls13": {"version": V13},
+        "gcm": {"version": V12, "ciphers": "ECDHE-RSA-AES128-GCM-SHA256"},
+        "chacha": {"version": V12, "ciphers": "ECDHE-RSA-CHACHA20-POLY1305"},
+        "ccm": {"version": V12, "ciphers": "AES128-CCM"},
+        "cbc": {"version": V12, "ciphers": "AES128-SHA", "options": NO_ENCRYPT_THEN_MAC},
+        "cbc-etm": {"version": V12, "ciphers": "ECDHE-RSA-AES256-SHA384"},
+    }
+    return [pytest.param(options, id=name) for name, options in chosen.items()]
+
+
+@pytest.mark.parametrize("options", ways())
+def test_the_same_is_said_inside(
+    tmp_path: Path, sample_pcaps: Path, options: dict[str, object]
+) -> None:
+    plain = decode(sample_pcaps / SAMPLE)
+    flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
+    packets = over_tcp(flights, port=5000)
+    rows = decode(write(tmp_path / "tls.pcap", packets), settings=with_keys(log))
+    for table in SPOKEN[:-1]:
+        assert what_was_said(rows[table]) == what_was_said(plain[table])
+    # Offsets count the bytes inside: they are those of the plain connection.
+    for one, other in zip(rows["messages"], plain["messages"], strict=True):
+        assert one["stream_offset"] == other["stream_offset"] or one["direction"] != other["direction"]
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["server_name"]) == ("rtmps", "ingest.example")
+    # The rest of the wrapping's metamorphoses: other segments, order, doubles.
+    mixed = rewrite.shuffle(rewrite.duplicate(rewrite.resegment(packets, 333)), seed=3, reach=9)
+    rows = decode(write(tmp_path / "mixed.pcap", mixed), settings=with_keys(log))
+    for table in SPOKEN[:-1]:
+        assert what_was_said(rows[table]) == what_was_said(plain[table])
+
+
+@pytest.mark.parametrize("options", ways())
+def test_lost_packets_cost_only_what_they_touch(
+    tmp_path: Path, sample_pcaps: Path, options: dict[str, object]
+) -> None:
+    plain = decode(sample_pcaps / SAMPLE)
+    flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
+    packets = over_tcp(flights, port=5000)
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in plain["messages"]}
+    loaded = [n for n, packet in enumerate(packets, 1) if packet.payload]
+    for seed in range(3):
+        chance = random.Random(seed)
+        lost = set(chance.sample(loaded[40:-20], 3))
+        rows = decode(write(tmp_path / f"{seed}.pcap", lose(packets, lost)), settings=with_keys(log))
+        kept = [r for r in rows["messages"] if r["status"] == "complete"]
+        found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
+        assert found <= whole
+        assert len(whole - found) <= 15
+        assert {"TCP_GAP", "TLS_RECORD_LOST"} <= set(codes(rows))
+        assert sum(row["count"] for row in codes(rows)["TCP_GAP"]) == 3
+
+
+def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:
+    plain = decode(sample_pcaps / SAMPLE)
+    flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), version=V13)
+    packets = over_tcp(flights, port=5000)
+    rows = decode(write(tmp_path / "middle.pcap", packets[len(packets) // 2 :]), settings=with_keys(log))
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["midstream"], connection["orig_p"]) == ("rtmps", True, 40000)
+    assert len(rows["messages"]) > len(plain["messages"]) * 0.4
+
+
+def test_a_tunnel_inside_tls(tmp_path: Path, sample_pcaps: Path) -> None:
+    sample = sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"
+    tunnel = Tunnel(said(sample)).close()
+    through = [(0 if packet.dport == 80 else 1, packet.payload) for packet in tunnel if packet.payload]
+    flights, log = in_tls(tmp_path, through, version=V13)
+    rows = decode(write(tmp_path / "both.pcap", over_tcp(flights, port=443)), settings=with_keys(log))
+    plain = decode(sample)
+    for table in SPOKEN[:-1]:
+        assert what_was_said(rows[table]) == what_was_said(plain[table])
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["session_id"]) == ("rtmpt", "BE7A")
+    assert connection["tls_version"] == "TLS 1.3"
+
+
+# -- without keys -----------------------------------------------------------------------------------------------------
+
+
+def test_no_key_on_an_rtmp_port(tmp_path: Path, sample_pcaps: Path) -> None:
+    flights, _ = in_tls(tmp_path, said(sample_pcaps / SAMPLE)[:40], version=V12)
+    for port, rows_expected in ((1935, 1), (5000, 0)):
+        path = write(tmp_path / f"{port}.pcap", over_tcp(flights, port=port))
+        recording = Recording([path])
+        tables: dict[str, Rows] = {name: [] for name in ALL_TABLES}
+        for table, batch in recording.batches():
+            tables[table] += batch.to_pylist()
+        assert len(tables["connections"]) == rows_expected
+        assert not tables["messages"]
+        if not rows_expected:
+            assert recording.refusals == {"tls": 1}
+            continue
+        (connection,) = tables["connections"]
+        assert (connection["service"], connection["server_name"]) == ("rtmps", "ingest.example")
+        assert connection["tls_version"] == "TLS 1.2" and connection["tls_cipher"].startswith("TLS_")
+        assert connection["captured_bytes_c2s"] == sum(len(data) for side, data in flights if side == 0)
+        (finding,) = codes(tables)["TLS_NO_KEY"]
+        assert finding["severity"] == "info"
+        for word in ("OBS", "ffmpeg", "nginx", "Node", "browser", "SSLKEYLOGFILE", "--keylog"):
+            assert word in finding["detail"]
+
+
+def test_an_alert_in_the_handshake(tmp_path: Path, sample_pcaps: Path) -> None:
+    flights, _ = in_tls(tmp_path, said(sample_pcaps / SAMPLE)[:3], version=V12)
+    refused = [flights[0], (1, b"\x15\x03\x03\x00\x02\x02\x70")]
+    rows = decode(write(tmp_path / "alert.pcap", over_tcp(refused)))
+    (finding,) = codes(rows)["TLS_ALERT"]
+    assert finding["direction"] == "s2c" and finding["severity"] == "warning"
+    assert "unrecognized_name" in finding["detail"] and "host name" in finding["detail"]
+
+
+# -- secrets and the command line -------------------------------------------------------------------------------------
+
+
+def test_secrets_do_not_show(sample_pcaps: Path, secrets: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    log = KeyLog()
+    log.add(secrets)
+    assert repr(log) == "KeyLog(1 connections)"
+    path = str(sample_pcaps / f"{NAME}.pcap")
+    assert main(["inspect", path, "--json", "--keylog", str(sample_pcaps / f"{NAME}.keylog")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count('"table":"messages"') + shown.count('"table": "messages"') > 200
+    for line in secrets.splitlines():
+        assert line.split()[2].decode() not in shown
+        assert line.split()[1].decode() not in shown
+
+
+def test_where_keys_come_from(
+    tmp_path: Path,
+    sample_pcaps: Path,
+    secrets: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = str(sample_pcaps / f"{NAME}.pcap")
+    monkeypatch.delenv("SSLKEYLOGFILE", raising=False)
+    assert main(["inspect", path]) == 5
+    assert "--keylog" in capsys.readouterr().err
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "one.log").write_bytes(secrets)
+    (logs / "not a log.pcap").write_bytes(b"\xd4\xc3\xb2\xa1" * 100)
+    assert main(["inspect", path, "--keylog", str(logs)]) == 0
+    monkeypatch.setenv("SSLKEYLOGFILE", str(logs / "one.log"))
+    assert main(["inspect", path]) == 0
+
+
+def test_key_logs_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        keylog.load([tmp_path / "nothing"])
+    (tmp_path / "wrong").write_text("this is\nno key log\n")
+    with pytest.raises(UserError, match="is no key log"):
+        keylog.load([tmp_path / "wrong"])
+    half = tmp_path / "half"
+    half.write_text("# made by a test\nCLIENT_RANDOM " + "ab" * 32 + " " + "cd" * 48 + "\nCLIENT_RANDOM " + "ef" * 20)
+    log = keylog.load([half])
+    assert len(log) == 1 and log.unusable_lines == 1
+
+
+def test_cryptography_missing_is_told_before_work(
+    tmp_path: Path, sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(keylog, "can_decrypt", lambda: False)
+    path = str(sample_pcaps / f"{NAME}.pcap")
+    assert main(["inspect", path, "--keylog", str(sample_pcaps / f"{NAME}.keylog")]) == 3
+    told = capsys.readouterr()
+    assert "cryptography" in told.err and told.out == ""
