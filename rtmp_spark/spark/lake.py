@@ -174,10 +174,11 @@ def recover(lake: Lake, state: State) -> None:
 
 
 def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:
+    inline = entries
     if len(entries) > MERGE_FROM:
-        _merge_away(lake, ingest_id, entries)
-    elif entries:
-        _each_table(lake, {name: replaced(name, entries, ingest_id) for name in REPLACEABLE})
+        _merge_away(lake, ingest_id, tuple(e for e in entries if e.tables != ("captures",)))
+        inline = tuple(e for e in entries if e.tables == ("captures",))
+    _each_table(lake, {name: replaced(name, inline, ingest_id) for name in TABLES})
     failpoint("before cleaned")
     lake.ledger.write([CLEANED], ingest_id)
 

@@ -72,8 +72,18 @@ class Superseded:
 
 
 def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
-    """SQL condition for the rows of `table` that ingest `before` replaced; empty when there can be none."""
+    """SQL condition for the rows of `table` that ingest `before` replaced; empty when there can be none.
+
+    An entry for `captures` names a capture instead of a connection, and stands for the findings about it too.
+    """
+    entries = list(entries)
+    captures = ", ".join(literal(e.uid) for e in entries if e.tables == ("captures",))
+    if table == "captures":
+        return f"ingest_id < {before} AND capture_id IN ({captures})" if captures else ""
+    about_files = f"(ingest_id < {before} AND uid IS NULL AND capture_id IN ({captures}))"
     entries = [e for e in entries if table in e.tables]
+    if table == "findings" and captures:
+        return f"({replaced(table, entries, before)}) OR {about_files}" if entries else about_files
     if not entries:
         return ""
     if table in MESSAGE_TABLES:

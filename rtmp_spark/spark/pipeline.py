@@ -20,8 +20,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.connection import endpoint
-from rtmp_spark.capture.recording import CaptureFile as Described
-from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
@@ -29,12 +27,14 @@ from . import passes
 from .attempts import numbered
 from .decode import Options
 from .failpoint import failpoint
+from .file_rows import file_rows
 from .flow_state import header_of, newest
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
-from .scan import About, as_problem, group_of_key
+from .redo import Redo, redo
+from .scan import group_of_key
 from .tables import literal, spark_schema
 
 SPLIT_BYTES = 64 << 20
@@ -104,7 +104,7 @@ def ingest(
     """Decode captures into the tables of a lake, which is made when it is not there."""
     run = _Ingest(spark, str(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
     options = Options(sensor=sensor, keep_payloads=keep_payloads, host=host, port=port, since=since, until=until)
-    return run(list_captures(paths), options, keep_secrets, verify, dry_run, wait_seconds)
+    return run(list_captures(paths), options, keep_secrets, redo, verify, dry_run, wait_seconds)
 
 
 class _Ingest:
@@ -122,19 +122,20 @@ class _Ingest:
         files: list[CaptureFile],
         options: Options,
         keep_secrets: bool,
+        again: bool,
         verify: bool,
         dry_run: bool,
         wait_seconds: float,
     ) -> Summary:
         self.summary.files, self.summary.bytes = len(files), sum(f.size_bytes for f in files)
         if dry_run:
-            return self._dry_run(files, options.sensor, verify)
+            return self._dry_run(files, options.sensor, verify or again)
         with self._phase("open"):
             opened = open_writer(self.spark, self.path, wait_seconds=wait_seconds)
             writer = opened.__enter__()
         try:
             key = None if keep_secrets else writer.lake.redact_key.hex()
-            self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), verify)
+            self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
         except BaseException as error:
             opened.__exit__(type(error), error, error.__traceback__)
             raise
@@ -148,20 +149,27 @@ class _Ingest:
         self.summary.splits = len(cut(files, self.split_bytes))
         return self.summary
 
-    def _run(self, writer: Writer, files: list[CaptureFile], options: Options, verify: bool) -> None:
+    def _run(self, writer: Writer, files: list[CaptureFile], options: Options, again: bool, verify: bool) -> None:
         failpoint("plan")
         with self._phase("plan"):
-            files, known_ids = self._new(writer, files, options.sensor, verify)
+            files, known_ids = self._new(writer, files, options.sensor, verify or again)
         if not files:
             return
         with self._phase("scan"):
             scanned, index = self._scan(files)
+        replaces: Redo | None = None
+        if again:
+            replaces = redo(writer, scanned, passes.first_seen(index), options.sensor)
+            known_ids -= replaces.capture_ids
+            if replaces.more:
+                with self._phase("scan"):
+                    scanned, index = self._scan([*files, *replaces.more])
         number(scanned, known_ids, writer.state.files)
         new = sorted((s for s in scanned if s.number >= 0), key=lambda s: s.number)
         self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
         if not new:
             return
-        self._write(writer, new, index, options)
+        self._write(writer, new, index, options, replaces)
 
     def _new(
         self, lake: Lake | Writer, files: list[CaptureFile], sensor: str, verify: bool
@@ -198,14 +206,20 @@ class _Ingest:
             scanned += judge(again, whole, more)[0]
         return scanned, index
 
-    def _write(self, writer: Writer, new: list[Scanned], index: pa.Table, options: Options) -> None:
+    def _write(
+        self, writer: Writer, new: list[Scanned], index: pa.Table, options: Options, replaces: Redo | None
+    ) -> None:
         plans = split_plans(new)
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
         buckets = assign(passes.weights(index), _together(index, new), self.cores)
         self.summary.buckets = buckets.count
         tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
-        states, superseded = self._resumed(writer, index, options.sensor)
+        states: dict[int, list[bytes]] = {}
+        if replaces is None:
+            states, superseded = self._resumed(writer, index, options.sensor)
+        else:
+            superseded = replaces.superseded
         self.summary.ingest_id = writer.ingest_id
         self.tell(Progress("decode", len(new), sum(s.file.size_bytes for s in new)))
         with self._phase("decode"):
@@ -224,7 +238,7 @@ class _Ingest:
                 for file, count in account["other_flows"].items():
                     other[file] = other.get(file, 0) + count
             self._tell_crashes(new, index)
-            about_files = _about_files(new, other, options, writer.ingest_id)
+            about_files = file_rows(new, other, options, writer.ingest_id)
             findings = [rows.pop("findings")] if "findings" in rows else []
             rows["findings"] = pa.concat_tables([*findings, about_files["findings"]])
             everything = {name: made for name, made in {**rows, **large}.items() if not _is_empty(made)}
@@ -346,49 +360,3 @@ def _together(index: pa.Table, new: Sequence[Scanned]) -> list[list[int]]:
         if split_id in whole:
             shared.setdefault(split_id, []).append(group)
     return list(shared.values())
-
-
-def _described(item: Scanned, other_flows: int) -> Described:
-    about: About = item.about
-    return Described(
-        path=item.file.path,
-        capture_id=about.capture_id,
-        size_bytes=item.file.size_bytes,
-        modified_at=item.file.modified_ns // 1000,
-        status=about.status,
-        error_code=about.error_code,
-        error_hint=about.error_hint,
-        format=about.format if about.capture_id else None,
-        compression=about.compression or None,
-        link_types=about.link_types,
-        snaplen=about.snaplen or None,
-        packets=about.packets,
-        packets_truncated=about.packets_truncated,
-        ts_first=None if about.ts_first_ns is None else about.ts_first_ns // 1000,
-        ts_last=None if about.ts_last_ns is None else about.ts_last_ns // 1000,
-        other_flows=other_flows,
-        problems=[as_problem(p) for p in about.problems],
-    )
-
-
-def _about_files(
-    new: Sequence[Scanned], other: dict[int, int], options: Options, ingest_id: int
-) -> dict[str, pa.Table]:
-    """The rows of `captures`, and the findings about files, as a recording of these files ends."""
-    names = ("captures", "findings")
-    recording = Recording([], options.settings(), names)
-    recording.files = [_described(item, other.get(item.number, 0)) for item in new]
-    recording._end_of_recording()
-    made: dict[str, list[pa.RecordBatch]] = {name: [] for name in names}
-    for table, batch in recording._sink.flush([file.capture_id for file in recording.files]):
-        made[table].append(batch)
-    now = pa.scalar(datetime.now(timezone.utc), pa.timestamp("us", tz="UTC"))
-    tables: dict[str, pa.Table] = {}
-    for name, batches in made.items():
-        schema = arrow_schema(name)
-        table = pa.Table.from_batches(batches, schema)
-        if name == "captures":
-            place = schema.get_field_index("ingested_at")
-            table = table.set_column(place, schema.field(place), pa.repeat(now, table.num_rows))
-        tables[name] = passes.stamped(table, schema, ingest_id)
-    return tables

@@ -7,9 +7,9 @@ every Delta reader can read a lake. Nothing here writes rows.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def delta_name(path: str) -> str:
 
     SQL takes a relative path for a table of a catalog, so it is made absolute; one with a scheme is left alone.
     """
-    whole = path if ":/" in path else os.path.abspath(path)
+    whole = path if ":/" in path else str(Path(path).absolute())
     return "delta.`" + whole.replace("`", "``") + "`"
 
 

@@ -226,3 +226,13 @@ def test_many_small_files_share_tasks(spark: SparkSession, tmp_path: Path) -> No
     summary = run(spark, [tmp_path], tmp_path / "lake")
     assert len(summary.ingested) == 40 and summary.connections == 0
     assert Lake(spark, str(tmp_path / "lake")).captures.count() == 40
+
+
+def test_a_late_file_is_mended_by_redo(
+    spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path
+) -> None:
+    rotated = [p for p in captures if p.name.startswith("rotated")]
+    lake = tmp_path / "lake"
+    run(spark, [p for p in captures if p != rotated[0]], lake)
+    run(spark, rotated[:1], lake, redo=True)
+    assert same(raw(all_at_once), raw(lake)) == []

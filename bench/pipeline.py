@@ -1,0 +1,137 @@
+"""Ingest on local[2] against tuned tshark, side by side, in one run; prints, asserts nothing about time.
+
+    python bench/pipeline.py DIRECTORY [NAME ...] [--repeat 2] [--master local[2]]
+
+DIRECTORY holds what bench/make_captures.py made (`--scale` makes them larger). Every figure stands beside the number of messages that each side found; a figure without
+them would count for nothing. The fixed cost (an ingest of one tiny file in the warm session) is printed apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from rtmp_spark.spark import Lake, ingest, start_spark
+
+TSHARK = [
+    "tshark", "-o", "rtmpt.max_packet_size:16777215", "-o", "tcp.reassemble_out_of_order:TRUE",
+    "-d", "tcp.port==1935,rtmpt", "-Y", "rtmpt", "-T", "fields", "-e", "rtmpt.header.typeid", "-r",
+]  # fmt: skip
+SMALL = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_g711mu_audio_only.pcap"
+
+
+class WorkerMemory:
+    """The most that any Python worker of this session held, in MB, seen from outside."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.1):
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                        status = (process / "status").read_text()
+                        resident = int(status.split("VmHWM:")[1].split()[0]) // 1024
+                        self.most = max(self.most, resident)
+                except (OSError, IndexError, ValueError):
+                    continue
+
+
+def by_tshark(path: Path) -> tuple[float, float, int]:
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    said = subprocess.run([*TSHARK, str(path)], capture_output=True, text=True).stdout
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, cpu, sum(line.count(",") + 1 for line in said.splitlines() if line)
+
+
+def by_us(spark: object, path: Path) -> tuple[float, int, str]:
+    lake = tempfile.mkdtemp(prefix="bench-lake-")
+    try:
+        ingest(spark, [str(SMALL)], lake)  # type: ignore[arg-type]
+        begun = time.perf_counter()
+        summary = ingest(spark, [str(path)], lake)  # type: ignore[arg-type]
+        wall = time.perf_counter() - begun
+        found = Lake(spark, lake).messages.where(f"ingest_id = {summary.ingest_id}").count()  # type: ignore[arg-type]
+        return wall, found, " ".join(f"{name} {seconds:.1f}" for name, seconds in summary.seconds.items())
+    finally:
+        shutil.rmtree(lake, ignore_errors=True)
+
+
+def fixed_cost(spark: object) -> float:
+    """The least of three ingests of a tiny file into a lake that is there."""
+    lake = tempfile.mkdtemp(prefix="bench-lake-")
+    least = 1e9
+    for n in range(3):
+        begun = time.perf_counter()
+        ingest(spark, [str(SMALL)], lake, sensor=str(n))  # type: ignore[arg-type]
+        least = min(least, time.perf_counter() - begun)
+    shutil.rmtree(lake, ignore_errors=True)
+    return least
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--master", default="local[2]")
+    args = parser.parse_args()
+    expected = json.loads((args.directory / "captures.json").read_text())
+    begun = time.perf_counter()
+    spark = start_spark(args.master)
+    started = time.perf_counter() - begun
+    first = tempfile.mkdtemp(prefix="bench-lake-")
+    ingest(spark, [str(SMALL)], first)
+    print(f"session start {started:.1f} s; start and first ingest {time.perf_counter() - begun:.1f} s")
+    shutil.rmtree(first, ignore_errors=True)
+    fixed = fixed_cost(spark)
+    print(f"fixed cost of an ingest {fixed:.1f} s (warm, one tiny file)\n")
+    have_tshark = shutil.which("tshark") is not None
+    for name in args.names or sorted(p.stem for p in args.directory.glob("*.pcap")):
+        path = args.directory / f"{name}.pcap"
+        size = path.stat().st_size / 1e6
+        theirs, ours = (1e9, 1e9, 0), (1e9, 0, "")
+        with WorkerMemory() as memory:
+            for _ in range(args.repeat):
+                if have_tshark:
+                    theirs = min(theirs, by_tshark(path))
+                ours = min(ours, by_us(spark, path))
+        rate = size / max(ours[0] - fixed, 0.01)
+        told = expected.get(name, {}).get("messages", "?") if isinstance(expected.get(name), dict) else "?"
+        print(
+            f"{name}: {size:.0f} MB, {told} messages made; ours {ours[1]} in {ours[0]:.1f} s wall ({ours[2]}), "
+            f"{rate:.0f} MB/s beyond the fixed cost; worker {memory.most} MB"
+        )
+        if have_tshark:
+            print(
+                f"    tshark {theirs[2]} in {theirs[0]:.1f} s wall, {theirs[1]:.1f} s CPU: {theirs[0] / ours[0]:.1f} x"
+            )
+        sys.stdout.flush()
+    print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

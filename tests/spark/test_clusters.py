@@ -1,0 +1,49 @@
+"""The same tables on other kinds of Spark: several executors in their own processes, and Spark Connect.
+
+Each runs in a process of its own, because one process holds one session.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import deltalake
+import pytest
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "republish_same_name.pcap")
+INGEST = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def run(lake: Path, sample_pcaps: Path, *extra: str, **environment: str) -> None:
+    arguments = ["ingest", *(str(sample_pcaps / n) for n in NAMES), "--lake", str(lake), *extra]
+    done = subprocess.run(
+        [sys.executable, "-c", INGEST, *arguments],
+        env=os.environ | environment,
+        text=True,
+        capture_output=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def rows(lake: Path, table: str) -> list[str]:
+    found = deltalake.DeltaTable(str(lake / table)).to_pyarrow_table()
+    return sorted(map(repr, found.drop(["ingest_id"]).to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def local(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("local") / "lake"
+    run(lake, sample_pcaps)
+    return lake
+
+
+def test_executors_in_their_own_processes(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:
+    run(tmp_path / "lake", sample_pcaps, "--master", "local-cluster[2,1,1024]", "--split-size", "64KB")
+    for table in ("messages", "commands", "media_tags", "connections", "findings"):
+        assert rows(local, table) == rows(tmp_path / "lake", table), table
