@@ -14,7 +14,7 @@ from rtmp_spark.report.overview import Judged, software
 
 Row = dict[str, Any]
 ARCHIVE_FROM = 25  # connections; fewer are an incident, not an archive
-MOST_RULES, MOST_SOFTWARE, MOST_DAYS, MOST_REASONS = 10, 14, 62, 8
+MOST_RULES, MOST_SOFTWARE, MOST_DAYS, MOST_REASONS = 10, 14, 31, 8
 
 
 def panels(judged: Judged) -> str:

@@ -15,9 +15,10 @@ from rtmp_spark.report.panels import badge
 from rtmp_spark.report.svg import label_edge, nice_ticks
 
 Row = dict[str, Any]
-MOST_NAMES = 60
+MOST_NAMES = 40
 MOST_BARS = 400  # per name
-MOST_LISTED = 2000
+MOST_IN_WORDS, MOST_ATTEMPTS = 6, 40  # names whose attempts are told one by one, and how many of them
+MOST_LISTED = 500
 FILTER_FROM = 8  # connections
 
 
@@ -39,7 +40,7 @@ def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
     )
     left = len(named) - len(shown)
     note = f"<p class='note'>{left:,} more names are not drawn.</p>" if left else ""
-    again = "".join(_attempts_table(key, rows, ends) for key, rows in shown if len(rows) > 1)
+    again = "".join(_attempts_table(key, rows, ends) for key, rows in shown[:MOST_IN_WORDS] if len(rows) > 1)
     axis = f"<div class='axis'><span></span><div class='xlabels'>{labels}</div></div>"
     return f"<div class='attempts'>{lanes}{axis}</div>{note}{again}"
 
@@ -87,10 +88,11 @@ def _attempts_table(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[s
             str(row["attempt_no"]), f"<a href='#{text.escape(row['uid'])}'>{text.clock(row['ts_start'])}</a>",
             text.span(_stayed(row)), badge(row["verdict"]), text.escape(_ended(row, ends)), text.span(row["down_ms"]),
         ]
-        for row in rows[:MOST_BARS]
+        for row in rows[-MOST_ATTEMPTS:]
     ]  # fmt: skip
     head = ("#attempt", "start (UTC)", "#stayed", "verdict", "how it ended", "#after a break of")
-    return f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts</h4>{table(head, lines)}"
+    last = f", the last {len(lines)}" if len(lines) < len(rows) else ""
+    return f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts{last}</h4>{table(head, lines)}"
 
 
 class Judged:
@@ -131,9 +133,13 @@ def tiles(judged: Judged) -> str:
 
 
 def connections_panel(judged: Judged, detailed: set[str]) -> str:
-    lines = [_line(*item, item[0]["uid"] in detailed) for item in judged.rows[:MOST_LISTED]]
-    left = len(judged.rows) - MOST_LISTED
-    note = f"<p class='note'>{left:,} more connections are not listed.</p>" if left > 0 else ""
+    shown = judged.rows
+    if len(shown) > MOST_LISTED:
+        rank = {uid: place for place, uid in enumerate(judged.worst_first())}
+        shown = sorted(shown, key=lambda item: rank[item[0]["uid"]])[:MOST_LISTED]
+    lines = [_line(*item, item[0]["uid"] in detailed) for item in shown]
+    left = len(judged.rows) - len(shown)
+    note = f"<p class='note'>The worst first; {left:,} more connections are not listed.</p>" if left > 0 else ""
     search = "<input class='search' type='search' placeholder='filter' aria-label='filter connections' hidden>"
     head = (
         "start (UTC)", "verdict", "client", "server", "stream", "software", "#lasted", "#up", "#down", "end",
