@@ -261,6 +261,8 @@ class Wire:
     def __post_init__(self) -> None:
         self.streams = (SimpleNamespace(syn=self.syn), SimpleNamespace(syn=self.syn))
         self.midstream = not self.syn
+        self.a, self.b = ("10.0.0.1", 40000 + self.number), ("10.0.0.2", 80)
+        self.close_kind = "fin"
 
     def drop(self) -> None:
         pass

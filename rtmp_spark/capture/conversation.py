@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
@@ -215,6 +216,26 @@ class Conversation:
         self.accepted = True
         self._held = [[], []]
         self.connection.drop()
+
+    def wrapping_state(self) -> dict[str, Any] | None:
+        """Without secrets: whoever resumes it brings the key log again."""
+        if self.wrapping is None:
+            return None
+        kind = {TLS: "tls", HTTP: "rtmpt"}[self.wrapping.refusal] if not isinstance(self.wrapping, Nested) else "nested"
+        return {"kind": kind, "named": self._named, "state": self.wrapping.state()}
+
+    def resume_wrapping(self, saved: dict[str, Any] | None) -> None:
+        if saved is None:
+            return
+        self._named = saved["named"]
+        self.wrapping = self._resumed(saved["kind"], saved["state"])
+
+    def _resumed(self, kind: str, state: dict[str, Any]) -> Wrapping:
+        if kind == "tls":
+            return TlsSession.resume(state, self.connection, self._settings.keylog)
+        if kind == "rtmpt":
+            return RtmptConnection.resume(state, self.connection, self._tunnels, self._receive_plain)
+        return Nested(self._resumed("tls", state["outer"]), self._resumed("rtmpt", state["inner"]))
 
     @property
     def wrapping_facts(self) -> WrappingFacts:

@@ -140,7 +140,6 @@ class Recording:
         self._open: dict[int, Conversation] = {}
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
         self._newest_second = 0
-        self._secrets_taken = 0
         self._tunnels = Tunnels()
         self._lingering: list[Conversation] = []  # over, but their RTMPT sessions live on in other connections
 
@@ -163,7 +162,7 @@ class Recording:
     def _read(self, number: int) -> Iterator[Batch]:
         file = self.files[number]
         tree = TreeHash()
-        self._secrets_taken = 0
+        taken = 0
         try:
             capture = open_capture(file.path, self.settings.limits, on_bytes=tree.update if self._hash else None)
         except CaptureError as error:
@@ -174,7 +173,7 @@ class Recording:
             for block in capture:
                 segments = self._dissector.segments(block)
                 self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
-                self._take_secrets(capture)
+                taken = self.take_secrets(capture, taken)
                 items = self._reassembler.feed(segments, number)
                 self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
                 if self._progress is not None:
@@ -183,13 +182,13 @@ class Recording:
         file.capture_id = tree.result() if self._hash else ""
         self._describe(file, capture)
 
-    def _take_secrets(self, capture: Capture) -> None:
-        """TLS secrets that the capture itself carries."""
+    def take_secrets(self, capture: Capture, taken: int) -> int:
+        """TLS secrets that the capture itself carries, after the first `taken`; how many there are by now."""
         found = capture.decryption_secrets
-        for kind, secrets in found[self._secrets_taken :]:
+        for kind, secrets in found[taken:]:
             if kind == SECRETS_TYPE_TLS and can_decrypt():
                 self.settings.keylog.add(secrets)
-        self._secrets_taken = len(found)
+        return len(found)
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:
         file.format, file.compression = capture.format, capture.compression or None

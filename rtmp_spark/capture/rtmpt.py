@@ -25,7 +25,16 @@ from rtmp_spark.capture.http_stream import (
     Unsure,
 )
 from rtmp_spark.capture.items import End, Gap, Item, Run
-from rtmp_spark.capture.rtmpt_session import ANSWERS, REQUESTS, Entry, Piece, RtmptSession, Sink
+from rtmp_spark.capture.rtmpt_session import (
+    ANSWERS,
+    REQUESTS,
+    Entry,
+    Piece,
+    RtmptSession,
+    Sink,
+    piece_of,
+    piece_state,
+)
 from rtmp_spark.capture.service import HTTP, RTMPT
 from rtmp_spark.capture.wrapping import Noted, WrappingFacts
 from rtmp_spark.codec.errors import ViolationCode
@@ -155,8 +164,56 @@ class RtmptConnection:
         return []
 
     def state(self) -> dict[str, Any]:
-        """The sessions that began here; requests under way are taken for lost by whoever resumes it."""
-        return {"rtmpt": [s.state() for s in self.sessions if s.connection is self._connection]}
+        """Plain data; take what was noted first. Sessions that began on other connections are joined again by name."""
+        asked = list(self._asked)
+        asking = [a for a in (self._asking, self._answering) if a is not None and a not in asked]
+        return {
+            "requests": self._requests,
+            "readers": [None if reader is None else reader.state() for reader in self._readers],
+            "sessions": [s.state() for s in self.sessions if s.connection is self._connection],
+            "joined": [s.session_id for s in self.sessions if s.connection is not self._connection],
+            "asked": [_asked_state(a) for a in (*asked, *asking)],
+            "waiting": len(asked),
+            "asking": None if self._asking is None else [*asked, *asking].index(self._asking),
+            "answering": None if self._answering is None else [*asked, *asking].index(self._answering),
+            "answers": [_placed_state(placed) for placed in self._answers],
+            "answer": [self._status, self._stripped, self._id.decode("latin-1")],
+            "unsure": [self._unsure, self._requests_high, self._requests_over],
+            "counted": [self._others, self._bytes, *self._last],
+        }
+
+    @classmethod
+    def resume(cls, state: dict[str, Any], connection: Any, tunnels: Tunnels, sink: Sink) -> RtmptConnection:
+        made = cls(connection, tunnels, sink)
+        made._requests = state["requests"]
+        made._readers = [None if reader is None else HttpReader.resume(reader) for reader in state["readers"]]
+        for saved in state["sessions"]:
+            session = RtmptSession.resume(saved, connection, sink)
+            session.members.add(connection.number)
+            tunnels.begin(made._server, session)
+            made.sessions.append(session)
+        for name in state["joined"]:
+            made._join(name, opened=False)
+        asked = [made._asked_of(saved) for saved in state["asked"]]
+        made._asked = deque(asked[: state["waiting"]])
+        made._asking = None if state["asking"] is None else asked[state["asking"]]
+        made._answering = None if state["answering"] is None else asked[state["answering"]]
+        made._answers = deque(_placed_of(saved) for saved in state["answers"])
+        made._status, made._stripped, session_id = state["answer"]
+        made._id = session_id.encode("latin-1")
+        made._unsure, made._requests_high, made._requests_over = state["unsure"]
+        made._others, made._bytes = state["counted"][:2]
+        made._last = (state["counted"][2], state["counted"][3])
+        return made
+
+    def _asked_of(self, saved: list[Any]) -> Asked:
+        kind, frame, ts_ns, session_id, number = saved
+        asked = Asked(kind, frame, ts_ns)
+        if session_id is not None:
+            asked.session = self._join(session_id, opened=False)
+            asked.body = asked.session.again(REQUESTS, number)
+            asked.answer = asked.session.again(ANSWERS, number)
+        return asked
 
     # -- items --------------------------------------------------------------------------------------------------------
 
@@ -272,8 +329,12 @@ class RtmptConnection:
             self._asked.append(asked)
         return asked
 
+    @property
+    def _server(self) -> Any:
+        return self._connection.b if self._requests == 0 else self._connection.a
+
     def _join(self, session_id: str, opened: bool) -> RtmptSession:
-        server = self._connection.b if self._requests == 0 else self._connection.a
+        server = self._server
         session = self._tunnels.find(server, session_id)
         if session is None:
             session = RtmptSession(session_id, self._connection, self._requests or 0, self._sink, opened)
@@ -371,6 +432,27 @@ class RtmptConnection:
             what = "requests" if direction == self._requests else "answers"
             detail = f"{placed.event.length} bytes between the {what} are no HTTP: more than was announced"
             self._note(ViolationCode.RTMPT_HTTP_STATUS, direction, detail, placed)
+
+
+def _asked_state(asked: Asked) -> list[Any]:
+    session_id = None if asked.session is None else asked.session.session_id
+    return [asked.kind, asked.frame, asked.ts_ns, session_id, None if asked.body is None else asked.body.number]
+
+
+_EVENTS: dict[str, Any] = {kind.__name__: kind for kind in (First, Body, Missing, Finished, Skipped, Unsure)}
+
+
+def _placed_state(placed: _Placed) -> list[Any]:
+    values = [v.decode("latin-1") if isinstance(v, bytes) else v for v in placed.event]
+    piece = None if placed.piece is None else piece_state(placed.piece)
+    return [type(placed.event).__name__, values, placed.frame, placed.ts_ns, piece]
+
+
+def _placed_of(saved: list[Any]) -> _Placed:
+    kind, values, frame, ts_ns, piece = saved
+    if kind == Body.__name__:
+        values = [values[0], values[1].encode("latin-1")]
+    return _Placed(_EVENTS[kind](*values), frame, ts_ns, None if piece is None else piece_of(piece))
 
 
 def _piece(run: Run, body: Body) -> Piece:

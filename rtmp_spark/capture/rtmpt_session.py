@@ -255,24 +255,35 @@ class RtmptSession:
                 lane.waiting.setdefault(entry[0], []).append(_made(entry))
         return session
 
+    def again(self, which: int, number: int) -> Entry:
+        """The body with this number that was under way when the state was taken."""
+        entries = self._lanes[which].waiting.get(number)
+        return entries[-1] if entries else Entry(number, True)
+
 
 def _entries(lane: Lane) -> list[list[Any]]:
     return [_entry(entry) for entries in lane.waiting.values() for entry in entries]
 
 
 def _entry(entry: Entry) -> list[Any]:
-    pieces = [
-        [base64.b64encode(p.data).decode(), p.starts.tolist(), p.frames.tolist(), p.times.tolist(), p.length]
-        for p in entry.pieces
-    ]
+    pieces = [piece_state(piece) for piece in entry.pieces]
     return [entry.number, entry.late, pieces, entry.crc, entry.complete]
+
+
+def piece_state(piece: Piece) -> list[Any]:
+    data = base64.b64encode(piece.data).decode()
+    return [data, piece.starts.tolist(), piece.frames.tolist(), piece.times.tolist(), piece.length]
+
+
+def piece_of(state: list[Any]) -> Piece:
+    data, starts, frames, times, length = state
+    place = (np.array(starts, np.int64), np.array(frames, np.int64), np.array(times, np.int64))
+    return Piece(base64.b64decode(data), *place, length)
 
 
 def _made(state: list[Any]) -> Entry:
     entry = Entry(state[0], state[1])
-    for data, starts, frames, times, length in state[2]:
-        place = (np.array(starts, np.int64), np.array(frames, np.int64), np.array(times, np.int64))
-        entry.pieces.append(Piece(base64.b64decode(data), *place, length))
+    entry.pieces = [piece_of(piece) for piece in state[2]]
     entry.size = sum(len(piece.data) for piece in entry.pieces)
     entry.crc, entry.complete = state[3], state[4]
     return entry

@@ -23,6 +23,7 @@ from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
 from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.intervals import Carry
+from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.capture.packet import Dissector, Segments
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
 from rtmp_spark.capture.recording import CaptureFile, Recording
@@ -64,10 +65,14 @@ class Options:
     port: int | None = None
     since: int | None = None
     until: int | None = None
+    keylog: bytes = field(default=b"", repr=False)  # TLS secrets; in memory and between processes only, never in rows
 
     def settings(self) -> Settings:
         key = None if self.redact_key is None else bytes.fromhex(self.redact_key)
+        log = KeyLog()
+        log.add(self.keylog)
         return Settings(
+            keylog=log,
             judge=Judge,
             catalogue=entry,
             sensor=self.sensor,
@@ -240,7 +245,7 @@ def decode(
         number = piece.split.file.number
         if number != current:
             dissector, current = Dissector(), number
-        for block, segments in _packets(piece, groups, dissector):
+        for block, segments in _packets(piece, groups, dissector, recording):
             recording.feed(block, segments, number)
             parts.add(recording._sink.ready())
         parts.add(recording.take())
@@ -288,11 +293,16 @@ def _flow_rows(
         yield "open_flows", pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _packets(piece: Piece, groups: frozenset[int], dissector: Dissector) -> Iterator[tuple[PacketBlock, Segments]]:
+def _packets(
+    piece: Piece, groups: frozenset[int], dissector: Dissector, recording: Recording
+) -> Iterator[tuple[PacketBlock, Segments]]:
     split = piece.split
     with open_file(split.file.path) as file:
         if split.file.whole:
-            for block in open_capture(file):
+            capture = open_capture(file)
+            taken = 0
+            for block in capture:
+                taken = recording.take_secrets(capture, taken)
                 yield block, _ours(dissector.segments(block), groups)
             return
         header = parse_header(file.read(FILE_HEADER_BYTES))

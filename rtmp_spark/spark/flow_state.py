@@ -20,7 +20,7 @@ from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.direction import DirectionDecoder
 from rtmp_spark.capture.facts import CommandFact, Facts
 from rtmp_spark.capture.findings import FindingFold
-from rtmp_spark.capture.items import Conflict, End, Gap, Item, Run
+from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.seconds import Seconds
 from rtmp_spark.capture.service import Start
 from rtmp_spark.capture.session import Session
@@ -46,7 +46,7 @@ _FACTS = {
         facts_module.Passed,
     )
 }
-_ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, End)}
+_ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, Lost, End)}
 _PLAIN_SLOTS = ("service", "refusal", "accepted", "client", "uid", "bytes_in", "_sequence", "_at")
 
 
@@ -120,6 +120,7 @@ def bases(conversation: Conversation) -> tuple[tuple[int, int], tuple[int, int],
 def _save(conversation: Conversation) -> dict[str, Any]:
     return {
         **{name: getattr(conversation, name) for name in _PLAIN_SLOTS},
+        "wrapping": conversation.wrapping_state(),
         "started": [None if start is None else list(start) for start in conversation._started],
         "held": [[_plain_item(item) for item in items] for items in conversation._held],
         "directions": [None if d is None else [d.state(), _plain_facts(d.facts)] for d in conversation.directions],
@@ -137,6 +138,7 @@ def _restore(saved: dict[str, Any], connection: Connection, settings: Settings) 
     conversation = Conversation(connection, settings)
     for name in _PLAIN_SLOTS:
         setattr(conversation, name, saved[name])
+    conversation.resume_wrapping(saved.get("wrapping"))
     conversation._started = [None if start is None else Start(*start) for start in saved["started"]]
     conversation._held = [[_made_item(item, connection) for item in items] for items in saved["held"]]
     conversation.directions = [None, None]

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tlskit
 from decoded import Rows, decode, recorded_tags
+from tlskit import Wire
 from wrappings import Tunnel, lose, said, what_was_said, write
 
 from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Missing, Skipped, Unsure
+from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.capture.recording import Recording
+from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
 
 SPOKEN = ("messages", "commands", "controls", "media_tags")
 SAMPLE = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -117,6 +121,28 @@ def test_http_that_is_no_tunnel(tmp_path: Path) -> None:
     recording = Recording([write(tmp_path / "http.pcap", talk.close().packets)])
     assert not [batch for table, batch in recording.batches() if table == "connections"]
     assert recording.refusals == {"http": 1}
+
+
+def test_state_is_a_value(spoken: list[tuple[int, bytes]]) -> None:
+    tunnel = [(0 if packet.dport == 80 else 1, packet.payload) for packet in Tunnel(spoken).close() if packet.payload]
+    for window, lost in ((1, set()), (5, set()), (3, {40, 61})):
+        inside: list[list[bytes]] = []
+        for resumed in (False, True):
+            wire, tunnels, found = Wire(), Tunnels(), []
+            reading = RtmptConnection(wire, tunnels, found.append)
+            for item in tlskit.items(wire, tlskit.packets(tunnel, 300), lost, window=window):
+                reading.receive(item)
+                tunnels.settle()
+                if resumed:
+                    saved = json.loads(json.dumps(reading.state()))
+                    tunnels = Tunnels()
+                    reading = RtmptConnection.resume(saved, wire, tunnels, found.append)
+            reading.finish()
+            sides = [[i for i in found if i.direction == d and isinstance(i, (Run, Gap))] for d in (0, 1)]
+            inside.append([b"".join(i.data if isinstance(i, Run) else b"<gap>" for i in side) for side in sides])
+        assert inside[0] == inside[1]
+        if not lost:
+            assert inside[0] == [b"".join(data for side, data in spoken if side == d) for d in (0, 1)]
 
 
 # -- what can go wrong ------------------------------------------------------------------------------------------------
