@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$p"; break; }; done)
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 PYTEST := $(BIN)/python -m pytest -rs --durations=5 $(PYTEST_ARGS)
 BENCH ?= artifacts/bench
 CODE := rtmp_spark $(wildcard server)
@@ -45,9 +46,8 @@ quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real p
 	$(BIN)/ruff check .
 	$(PYTEST) -q -n auto --dist loadgroup -m "not spark and not peers and not slow"
 
-demo: $(STAMP) ## what works today: the doctor, and the golden vectors through the decoder
-	$(BIN)/rtmp-spark doctor
-	$(BIN)/rtmp-spark check --vectors
+demo: $(STAMP) ## relay, a faulty stream, a tapped pcap, Delta tables, findings and a page, in artifacts/demo
+	@$(BIN)/rtmp-spark demo --output artifacts/demo $(DEMO_ARGS)
 
 dist: $(STAMP) ## dist/: wheel, sdist and rtmp_spark.zip for spark-submit --py-files
 	rm -rf build dist

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class RelayOptions:
     connection: ConnectionOptions = DEFAULT_CONNECTION
     new_fault: Callable[[], Fault] = field(default=lambda: NO_FAULT)
     tls: ssl.SSLContext | None = None
+    send_buffer_bytes: int | None = None  # of the kernel, per peer; a small one shows sooner who reads slowly
 
 
 class _Wire(asyncio.Protocol):
@@ -116,6 +118,9 @@ class Relay:
             ssl_handshake_timeout=patience,
             backlog=512,
         )
+        if self.options.send_buffer_bytes is not None:
+            for listening in self._server.sockets:  # accepted ones inherit it
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.options.send_buffer_bytes)
         self.port = self._server.sockets[0].getsockname()[1]
         self._ticker = asyncio.create_task(self._tick())
 

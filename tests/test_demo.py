@@ -1,0 +1,148 @@
+"""The demo as a new user runs it: in a directory with a space, beside another demo, with the port taken, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtmp_spark import cli
+from rtmp_spark.commands import demo
+
+pytestmark = pytest.mark.slow
+COMMAND = [sys.executable, "-m", "rtmp_spark.cli", "demo"]
+SHORT = ("--no-spark", "--seconds", "3", "--json")
+
+
+def start(directory: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=directory,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome(process: subprocess.Popen[str], timeout: float = 120) -> dict[str, Any]:
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    assert err == ""
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+@pytest.fixture
+def spaced(tmp_path: Path) -> Path:
+    directory = tmp_path / "a directory with spaces"
+    directory.mkdir()
+    return directory
+
+
+def is_flv(path: Path) -> bool:
+    return path.read_bytes()[:3] == b"FLV"
+
+
+def test_two_demos_at_once_with_the_port_of_rtmp_taken(spaced: Path) -> None:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", demo.RTMP_PORT))
+            listener.listen()
+        except OSError:
+            pass  # somebody else has it, which will do
+        results = [outcome(process) for process in [start(spaced, *SHORT), start(spaced, *SHORT)]]
+    assert {result["directory"] for result in results} == {"rtmp-spark-demo", "rtmp-spark-demo-2"}
+    assert len({result["url"] for result in results}) == 2
+    for result in results:
+        assert f":{demo.RTMP_PORT}/" not in result["url"]
+        assert result["findings"][0]["rule_id"] == result["fault"] == demo.DEFAULT_FAULT
+        assert result["findings"][0]["party"] == "publisher"
+        assert is_flv(spaced / result["directory"] / "played.flv")
+        page = (spaced / result["report"]).read_text(encoding="utf-8")
+        assert page.endswith("</html>\n") and demo.DEFAULT_FAULT in page
+
+
+def test_another_fault_and_the_commands_to_go_on_with(spaced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = outcome(start(spaced, *SHORT, "--fault", "media-declared"))
+    assert result["found"] and result["findings"][0]["rule_id"] == "MEDIA_DECLARED"
+    monkeypatch.chdir(spaced)
+    for command in result["commands"]:
+        name, *arguments = shlex.split(command)
+        assert name == "rtmp-spark"
+        assert cli.main(arguments) in (0, 1), command
+    assert (spaced / "rtmp-spark-demo" / "one.pcapng").stat().st_size > 0
+
+
+def test_what_a_person_reads(spaced: Path) -> None:
+    process = start(spaced, "--no-spark", "--seconds", "2", "-o", "here", COLUMNS="80")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert [line[:5] for line in err.splitlines() if line.startswith("[")] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
+    assert f"Planted: {demo.DEFAULT_FAULT.value}" in out and "Found." in out
+    first = out.index("error    ")
+    assert out[first:].startswith(f"error    {demo.DEFAULT_FAULT.value}, publisher: ")
+    assert (spaced / "here" / "report.html").as_uri() in out
+
+
+def test_stopped_in_the_middle_it_says_what_is_there(spaced: Path) -> None:
+    process = start(spaced, "--no-spark", "--seconds", "60")
+    pcap = spaced / "rtmp-spark-demo" / "session.pcap"
+    deadline = time.monotonic() + 60
+    while not (pcap.exists() and pcap.stat().st_size > 10_000) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "session.pcap" in err and err.endswith("rtmp-spark: Stopped.\n")
+    assert "Traceback" not in err
+    assert cli.main(["inspect", str(pcap)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fault", "NO_SUCH_RULE"), "NO_SUCH_RULE is no finding."),
+        (("--fault", "CMD_REFUSED"), "the other side"),
+        (("--seconds", "0"), "Choose 2 to 600 seconds."),
+        (("-o", "file/demo"), "Choose another place with -o DIR."),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(
+    arguments: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert cli.main(["demo", "--no-spark", *arguments]) == 2
+    assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.spark
+def test_with_spark_the_lake_holds_the_same_findings(spaced: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    process = start(spaced, "--seconds", "3", "--json")
+    out, err = process.communicate(timeout=600)
+    if process.returncode == 3:
+        pytest.skip(f"no Spark here: {err.strip()}")
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["findings"][0]["rule_id"] == demo.DEFAULT_FAULT
+    found = deltalake.DeltaTable(str(spaced / result["lake"] / "findings")).to_pyarrow_table()
+    assert sorted(found["rule_id"].to_pylist()) == sorted(row["rule_id"] for row in result["findings"])
+    assert demo.DEFAULT_FAULT in (spaced / result["report"]).read_text(encoding="utf-8")
