@@ -106,8 +106,11 @@ def counts(messages: pa.Table) -> list[Row]:
     """Messages by direction, type and status: how many and how long."""
     keys = ["direction", "type_name", "status"]
     grouped = messages.group_by(keys).aggregate([("length", "sum"), ("length", "count")])
-    found: list[Row] = grouped.rename_columns([*keys, "bytes", "count"]).to_pylist()
-    return sorted(found, key=lambda row: (row["direction"], -row["count"], row["type_name"], row["status"]))
+    return counts_in_order(grouped.rename_columns([*keys, "bytes", "count"]).to_pylist())
+
+
+def counts_in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["direction"], -row["count"], row["type_name"], row["status"]))
 
 
 def plain_rows(table: pa.Table) -> list[Row]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.report import media
 from rtmp_spark.report.session import Session
-from rtmp_spark.report.source import by_uid, plain_rows
+from rtmp_spark.report.source import by_uid, counts_in_order, plain_rows
 from rtmp_spark.report.view import ConnectionView
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class LakeTables:
         for table, fresh in zip(_PER_CONNECTION, tables):
             before = self._own.get(table)
             self._own[table] = by_uid(fresh if before is None else pa.concat_tables([before[0], fresh]))
-        for row in counted.sort_by([("direction", "ascending"), ("count", "descending")]).to_pylist():
+        for row in counts_in_order(counted.to_pylist()):
             self._counts.setdefault(row.pop("uid"), []).append(row)
         self._ready |= set(wanted)
         if len(wanted) > 1:
