@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.recording_options import parse_time
+from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_time
 
 if TYPE_CHECKING:
     from rtmp_spark.spark.pipeline import Progress, Summary
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="only connections from or to this address")
     parser.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
     parser.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
+    add_keylog_argument(parser)
     parser.add_argument(
         "--split-size", type=parse_size, default=64 << 20, metavar="64MB", help="size of the byte ranges"
     )
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.paths and not args.follow:
         raise UserError("No capture was named.", "Give files or directories, or --follow DIR.")
+    load_keylog(args)  # what is wrong with it is told before Spark starts
     from rtmp_spark.spark.paths import list_captures
     from rtmp_spark.spark.session import start_spark
 
@@ -95,11 +97,12 @@ def _once(spark: Any, args: argparse.Namespace, paths: Iterable[str]) -> int:
         port=args.port,
         since=args.since,
         until=args.until,
+        keylog=load_keylog(args),
         split_bytes=args.split_size,
         redo=args.redo,
         verify=args.verify,
         dry_run=args.dry_run,
-        progress=_tell,
+        progress=None if args.quiet else _tell,
     )
     if args.json:
         print(json.dumps(summary.as_dict()))

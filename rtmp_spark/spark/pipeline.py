@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.connection import endpoint
+from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
@@ -29,6 +30,7 @@ from .decode import Options
 from .failpoint import failpoint
 from .file_rows import file_rows
 from .flow_state import header_of, newest
+from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
 from .paths import CaptureFile, list_captures
@@ -94,6 +96,7 @@ def ingest(
     port: int | None = None,
     since: int | None = None,
     until: int | None = None,
+    keylog: KeyLog | None = None,
     split_bytes: int = SPLIT_BYTES,
     redo: bool = False,
     verify: bool = False,
@@ -104,6 +107,9 @@ def ingest(
     """Decode captures into the tables of a lake, which is made when it is not there."""
     run = _Ingest(spark, str(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
     options = Options(sensor=sensor, keep_payloads=keep_payloads, host=host, port=port, since=since, until=until)
+    if keylog is not None and len(keylog):
+        require_cryptography(spark)
+        options = replace(options, keylog=keylog.dump())
     return run(list_captures(paths), options, keep_secrets, redo, verify, dry_run, wait_seconds)
 
 
