@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
-_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
+_SECTION, _INTERFACE, _PACKET, _SECRETS = 0x0A0D0D0A, 1, 6, 10
 _COMMENT, _APPLICATION, _RESOLUTION = 1, 4, 9
 _OPTION_BYTES = 65_000  # an option's length is 16 bits
 
@@ -39,6 +39,10 @@ class PcapngWriter:
     def _block(self, kind: int, body: bytes) -> None:
         size = 12 + len(body)
         self._file.write(struct.pack("<II", kind, size) + body + struct.pack("<I", size))
+
+    def write_secrets(self, kind: int, secrets: bytes) -> None:
+        """A Decryption Secrets Block; readers want it before the packets that need it."""
+        self._block(_SECRETS, struct.pack("<II", kind, len(secrets)) + _padded(secrets))
 
     def write(self, ts_ns: int, data: bytes, origlen: int, link_type: int, comments: list[str] | None = None) -> None:
         interface = self._interfaces.get(link_type)

@@ -153,6 +153,10 @@ class RtmptConnection:
     def facts(self) -> WrappingFacts:
         return WrappingFacts(RTMPT, self.sessions[0].session_id if self.sessions else None)
 
+    @property
+    def client_randoms(self) -> list[bytes]:
+        return []
+
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
         for session in self.sessions:

@@ -42,6 +42,10 @@ class Wrapping(Protocol):
     @property
     def facts(self) -> WrappingFacts: ...
 
+    @property
+    def client_randoms(self) -> list[bytes]:
+        """Under these the secrets of the connection stand in a key log."""
+
     def receive(self, item: Item) -> list[Item]: ...
 
     def finish(self) -> list[Item]:
@@ -72,6 +76,10 @@ class Nested:
         return inner._replace(
             server_name=outer.server_name, tls_version=outer.tls_version, tls_cipher=outer.tls_cipher
         )
+
+    @property
+    def client_randoms(self) -> list[bytes]:
+        return self.outer.client_randoms
 
     def receive(self, item: Item) -> list[Item]:
         return [found for inside in self.outer.receive(item) for found in self.inner.receive(inside)]

@@ -14,6 +14,7 @@ from rtmp_spark import __version__
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import open_capture
+from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.pcapng_writer import PcapngWriter
 from rtmp_spark.capture.recording import Recording
@@ -31,6 +32,9 @@ from rtmp_spark.commands.recording_options import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_path_argument(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.pcapng", help="where to write the packets")
+    parser.add_argument(
+        "--with-secrets", action="store_true", help="put the TLS secrets of the connection into the file, for Wireshark"
+    )
     add_filter_arguments(parser)
 
 
@@ -64,8 +68,15 @@ def run(args: argparse.Namespace) -> int:
             comments.setdefault(numbers[row["capture_id"]] << FRAME_BITS | row["frame"], []).append(text)
         else:
             general.append(text)
+    wrapping = found[0].wrapping
+    secrets = b""
+    if args.with_secrets:
+        randoms = wrapping.client_randoms if wrapping is not None else []
+        secrets = b"".join(settings.keylog.lines_for(one) for one in randoms)
+        if not secrets:
+            raise UserError("There are no TLS secrets of this connection to put into the slice.", "Give --keylog FILE.")
     with target.open("wb") as file:
-        count = _copy(recording, found[0], file, comments, general)
+        count = _copy(recording, found[0], file, comments, general, secrets)
     print(f"{args.output}: {count} packets of {found[0].uid}")
     return code
 
@@ -76,13 +87,20 @@ def _ends(conversation: Conversation) -> str:
 
 
 def _copy(
-    recording: Recording, conversation: Conversation, file: BinaryIO, comments: dict[int, list[str]], general: list[str]
+    recording: Recording,
+    conversation: Conversation,
+    file: BinaryIO,
+    comments: dict[int, list[str]],
+    general: list[str],
+    secrets: bytes,
 ) -> int:
     import numpy as np
 
     connection = conversation.connection
     ends = [_packed(*connection.a), _packed(*connection.b)]
     writer = PcapngWriter(file, f"rtmp-spark {__version__}", [f"connection {conversation.uid}", *general])
+    if secrets:
+        writer.write_secrets(SECRETS_TYPE_TLS, secrets)
     dissector = Dissector()
     count = 0
     for number, source in enumerate(recording.files):

@@ -209,6 +209,20 @@ def test_where_keys_come_from(
     assert main(["inspect", path]) == 0
 
 
+def test_a_slice_carries_secrets_only_when_asked(
+    tmp_path: Path, sample_pcaps: Path, secrets: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, keys = str(sample_pcaps / f"{NAME}.pcap"), str(sample_pcaps / f"{NAME}.keylog")
+    values = [line.split()[2] for line in secrets.splitlines() if b"EXPORTER" not in line]
+    assert main(["slice", path, "--keylog", keys, "-o", str(tmp_path / "closed.pcapng")]) == 0
+    assert not any(value in (tmp_path / "closed.pcapng").read_bytes() for value in values)
+    assert main(["slice", path, "--keylog", keys, "-o", str(tmp_path / "open.pcapng"), "--with-secrets"]) == 0
+    assert all(value in (tmp_path / "open.pcapng").read_bytes() for value in values)
+    rows = decode(tmp_path / "open.pcapng")
+    assert len(rows["messages"]) == len(decode(Path(path), settings=with_keys(secrets))["messages"])
+    assert main(["slice", str(sample_pcaps / SAMPLE), "-o", str(tmp_path / "no.pcapng"), "--with-secrets"]) == 2
+
+
 def test_key_logs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
         keylog.load([tmp_path / "nothing"])
