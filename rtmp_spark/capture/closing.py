@@ -150,7 +150,8 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
                 continue
             ts = session.handshake_ts[0] if session.handshake_ts else ending.ts_start
             at_fault = None if code is ViolationCode.HS_ENCRYPTED else _WHO[direction]
-            found.append(Finding(code, detail, None, at_fault, direction, ts=ts))
+            frame = session.handshake_frames.get(direction)
+            found.append(Finding(code, detail, None, at_fault, direction, frame=frame, ts=ts))
     incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
     if len(incomplete) == 2:  # one connection ended once: who closed first left the other waiting
         closer = "s2c" if ending.closed_by == SERVER else "c2s"
