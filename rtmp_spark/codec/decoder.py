@@ -68,6 +68,11 @@ class RtmpDecoder:
     def chunk_size(self) -> int:
         return self._chunks.chunk_size
 
+    @property
+    def pending_start(self) -> int | None:
+        """Stream offset at which the oldest unfinished message begins; None when there is none."""
+        return min([cs.start for cs in self._chunks.streams.values() if cs.active], default=None)
+
     # -- input -----------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:

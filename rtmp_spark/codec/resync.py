@@ -26,6 +26,8 @@ PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
+TRUST_BITS = 28  # what must follow a message whose length is from before the loss
+SHORTEST_BITS = 28  # what must follow a guessed length before no longer one is tried
 GUESS_BITS = 12  # what a guessed length costs
 INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
@@ -59,6 +61,7 @@ _DATA_NAMES = (
 )
 
 
+_MP3 = (2, 14)
 _PLAIN_FORMATS = (1, 2, 3, 7, 8, 11)  # ADPCM, MP3, PCM, G.711, Speex: audio whose first byte is all there is to see
 
 
@@ -152,10 +155,10 @@ def find(
             continue
         chain.steps = MAX_STEPS
         chain.interleaved = size > 0
-        chain.cuts_wanted = 2 if size != chunk_size and size else 0
+        cuts_wanted = 2 if size != chunk_size and size else 0  # of a size that is only tried
         for at, anchor in enumerate(earlier):
             walk = chain.walk(anchor, size, heads)
-            if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < need:
+            if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < need or walk.cuts < cuts_wanted:
                 continue
             if shown and (walk.size not in (0, shown) or walk.floor > shown):
                 continue
@@ -278,6 +281,8 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
             return -1
         if first >> 4 == 10 and len(head) > 1:
             return 8 if head[1] < 2 else -1
+        if first >> 4 in _MP3 and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:
+            return 11  # the sync word of a frame
         if first >> 4 in (2, 14) and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:  # MP3 and its sync word
             return 11
         return 1
@@ -360,7 +365,6 @@ class _Chain:
         self.final = final
         self.steps = MAX_STEPS
         self.interleaved = False
-        self.cuts_wanted = 0  # chunks that must end where a size says that was only tried
 
     def walk(
         self,
@@ -402,7 +406,7 @@ class _Chain:
             else:
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
                     trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}), now)
-                    if trusting is not None and trusting.bits >= GUESS_BITS:
+                    if trusting is not None and trusting.bits >= TRUST_BITS:
                         return _join(bits, cuts, marks, trusting)
                     length = type_id = -1
                 if fmt == 3 and csid in ext and not self.dialect_absent:
@@ -451,8 +455,6 @@ class _Chain:
                 if self.final:
                     bits -= 8  # a message cut by the end proves less
                 break
-        if cuts < self.cuts_wanted:
-            return None
         return _Walk(bits, size, floor, heads, marks, orphans=frozenset(orphans), cuts=cuts)
 
     def _branch(
@@ -505,6 +507,7 @@ class _Chain:
         inside = payload_bits(type_id, 1, buf[data : data + 24]) if type_id >= 0 else -1
         if inside < 0 or csid >= 64 or (type_id == 8 and inside < 8 and buf[data] >> 4 not in _PLAIN_FORMATS):
             return None
+        price = GUESS_BITS if inside >= 8 or csid in heads else 2 * GUESS_BITS
         best: _Walk | None = None
         for stop in self._ends(data, csid):
             length = stop - data
@@ -517,12 +520,12 @@ class _Chain:
             first = buf[data : data + 1]
             if onward is None or not any(mark[:1] == first for mark in onward.marks.get(csid, ())):
                 continue  # to be believed it must come again and look alike
-            if best is None or onward.bits - GUESS_BITS > best.bits:
+            if best is None or onward.bits - price > best.bits:
                 head = Head(length, type_id, 1)
-                best = onward._replace(bits=onward.bits - GUESS_BITS, guessed={**onward.guessed, csid: head})
+                best = onward._replace(bits=onward.bits - price, guessed={**onward.guessed, csid: head})
                 best.marks[csid].add(buf[data : data + 3])
-                if best.bits >= PROOF_BITS:
-                    break  # the shortest that holds
+                if best.bits >= SHORTEST_BITS:
+                    break  # a header with a length is not by chance inside a longer message
         return best
 
     def _ends(self, data: int, csid: int) -> list[int]:
