@@ -2,8 +2,9 @@
 
     python bench/pipeline.py DIRECTORY [NAME ...] [--repeat 2] [--master local[2]]
 
-DIRECTORY holds what bench/make_captures.py made (`--scale` makes them larger). Every figure stands beside the number of messages that each side found; a figure without
-them would count for nothing. The fixed cost (an ingest of one tiny file in the warm session) is printed apart.
+DIRECTORY holds what bench/make_captures.py made (`--scale` makes them larger). Every figure stands beside the number
+of messages that each side found; a figure without them would count for nothing. The fixed cost (an ingest of one tiny
+file in the warm session) is printed apart.
 """
 
 from __future__ import annotations

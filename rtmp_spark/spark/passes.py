@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.schema import arrow_schema
@@ -53,7 +52,9 @@ def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int)
     """What each split tells, and the index of all. A split whose scan kills its worker is told as failed."""
     try:
         found = _scan_job(spark, tasks, driver)
-    except PySparkException as error:
+    except Exception as error:
+        if not is_workers_fault(error):
+            raise
         splits = [split for task in tasks for split in task]
         if len(splits) == 1:
             crashed = About(splits[0].split_id, status="failed", error_code="CRASHED")
@@ -65,6 +66,14 @@ def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int)
     abouts = [About(**json.loads(text)) for text in found["about"].drop_null().to_pylist()]
     index = found.filter(pc.greater_equal(found["group"], 0))
     return {about.split_id: about for about in abouts}, index
+
+
+def is_workers_fault(error: BaseException) -> bool:
+    """A Python worker died or raised over what it was given; not: no package there, no room, no cluster."""
+    text = str(error)
+    if any(word in text for word in ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM")):
+        return False
+    return any(word in text for word in ("Python worker exited", "PYTHON_EXCEPTION", "Traceback (most recent call"))
 
 
 def reason(error: BaseException) -> str:
@@ -148,7 +157,9 @@ class Decoder:
         """Decode these groups and keep their parts; gives the groups that kill their worker, and how."""
         try:
             keep(self.staged(index, groups))
-        except PySparkException as error:
+        except Exception as error:
+            if not is_workers_fault(error):
+                raise
             if len(groups) <= 1:
                 return [(group, reason(error)) for group in groups]
             ordered = sorted(groups)

@@ -17,11 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.connection import endpoint
 from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
 from . import passes
@@ -144,6 +145,9 @@ class _Ingest:
             self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
         except BaseException as error:
             opened.__exit__(type(error), error, error.__traceback__)
+            if isinstance(error, (PySparkException, OSError)) or type(error).__module__.startswith("py4j"):
+                sentence = f"The ingest stopped and nothing of it landed: {passes.reason(error)}."
+                raise UserError(sentence, "Mend that and run it again; what it left is swept then.", 3) from error
             raise
         opened.__exit__(None, None, None)
         return self.summary
