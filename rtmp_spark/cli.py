@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from rtmp_spark import __version__
 from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
@@ -83,6 +84,10 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "demo": ("relay, a faulty stream, tables, findings and a report in one go", ("rtmp-spark demo",)),
     "doctor": ("what this machine has and lacks, with the remedies", ("rtmp-spark doctor",)),
     "explain": ("what a finding means and what to do about it", ("rtmp-spark explain CHUNK_SIZE_NOT_APPLIED",)),
+    "completion": (
+        "a script that completes commands, options and rule ids in bash or zsh",
+        ("rtmp-spark completion bash > ~/.local/share/bash-completion/completions/rtmp-spark",),
+    ),
 }
 
 
@@ -137,22 +142,36 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
     for name in installed_commands():
-        summary, examples = COMMANDS[name]
-        sub = subparsers.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog="\n  ".join(["examples:", *examples]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        sub = subparsers.add_parser(name, help=COMMANDS[name][0], **_texts(name))
         sub.set_defaults(command=name)
         if name == chosen:
-            module = importlib.import_module(f"rtmp_spark.commands.{name}")
-            module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
-            sub.add_argument("--debug", action="store_true", help="show the traceback when something goes wrong")
-            sub.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR=1 does the same")
+            _add_arguments(sub, name)
     return parser
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, for what describes the command line: documents, completion."""
+    parser = argparse.ArgumentParser(prog=f"rtmp-spark {name}", **_texts(name))
+    _add_arguments(parser, name)
+    return parser
+
+
+def _texts(name: str) -> dict[str, Any]:
+    summary, examples = COMMANDS[name]
+    return {
+        "description": f"{summary[0].upper()}{summary[1:]}.",
+        "epilog": "\n  ".join(["examples:", *examples]),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
+
+
+def _add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    module = importlib.import_module(f"rtmp_spark.commands.{name}")
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+    parser.add_argument("--quiet", action="store_true", help="no progress: only results, warnings and errors")
+    parser.add_argument("--debug", action="store_true", help="show the traceback when something goes wrong")
+    parser.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR=1 does the same")
 
 
 def _set_colour(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def test_help_names_every_command() -> None:
     assert result.stderr == ""
     for name in cli.installed_commands():
         assert cli.COMMANDS[name][0].split()[0] in result.stdout
-        assert f"    {name} " in result.stdout
+        assert re.search(rf"^    {name}\s", result.stdout, re.MULTILINE)
 
 
 def test_the_table_and_the_modules_agree() -> None:

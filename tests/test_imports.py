@@ -71,7 +71,7 @@ LAYERS = (
         "rtmp_spark.commands",
         (*ALL_BUT_SPARK, "rtmp_spark.report", "rtmp_spark.vectors"),
         ("rtmp_relay", "rich", "numpy", "pyarrow"),
-        ("rtmp_spark.spark",),
+        ("rtmp_spark.spark", "rtmp_spark.cli"),
     ),
     Layer("rtmp_spark.cli", ("rtmp_spark", "rtmp_spark.codec.errors")),
     Layer(
@@ -104,12 +104,12 @@ def layer_of(module: str) -> Layer:
 
 
 def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[tuple[str, bool, int]]:
-    """(imported module, only inside a function, line) of every import statement, relative ones made absolute."""
+    """(imported module, only inside a function or for types, line) of every import, relative ones made absolute."""
     inside = {
         id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.FunctionDef | ast.AsyncFunctionDef) or is_for_types(block)
+        for node in ast.walk(block)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -123,6 +123,10 @@ def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[tuple[s
             for alias in node.names:
                 whole = f"{source}.{alias.name}"
                 yield whole if is_module(whole) else source, id(node) in inside, node.lineno
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def is_module(name: str) -> bool:

@@ -134,7 +134,7 @@ def _of_captures(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[d
     from rtmp_spark.commands.recording_options import check_paths, exit_code, make_settings, tell_problems
 
     paths = check_paths(args.paths)
-    progress = progress_for(paths)
+    progress = progress_for(paths, args.quiet)
     recording = Recording(paths, make_settings(args), ("findings", "connections"), progress=progress)
     tables: dict[str, list[dict[str, Any]]] = {"findings": [], "connections": []}
     for table, batch in recording.batches():

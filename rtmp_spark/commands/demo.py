@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="length of the stream (%(default)s)")
     parser.add_argument("--no-spark", action="store_true", help="without tables: findings and page from the pcap")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end, and nothing else")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only what was found")
 
 
 @dataclass

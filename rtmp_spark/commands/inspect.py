@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     elif not args.json:
         tables = inspect_output.SCREEN_TABLES
     paths = check_paths(args.paths)
-    progress = inspect_output.progress_for(paths)
+    progress = inspect_output.progress_for(paths, args.quiet)
     screen = None
     if args.table is None and not args.json:
         screen = inspect_output.Screen()

@@ -147,10 +147,10 @@ class NoProgress(ProgressLine):
         pass
 
 
-def progress_for(paths: list[str]) -> ProgressLine:
+def progress_for(paths: list[str], quiet: bool = False) -> ProgressLine:
     sizes = [Path(path).stat().st_size for path in paths if path != "-"]
     large = not sizes or sum(sizes) > 32 << 20
-    if large and sys.stderr.isatty():
+    if large and not quiet and sys.stderr.isatty():
         return ProgressLine(0 if any(path.endswith((".gz", ".zst")) for path in paths) else sum(sizes))
     return NoProgress(0)
 

@@ -17,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--handshake", choices=("plain", "digest0", "digest1"), default="digest1")
     parser.add_argument("--amf3", action="store_true", help="send commands as AMF3")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `publish --fault help` lists them")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.fault == "help":
         print(faults.listing("server"))
         return 0
-    logging.basicConfig(level=args.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    level = "WARNING" if args.quiet else args.log_level.upper()
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     if not 1 <= args.chunk_size <= 0xFFFFFF:
         raise UserError(f"A chunk size of {args.chunk_size} cannot be used.", "It is 1 to 16777215; 4096 is common.")
     if args.window < 1 or args.bandwidth < 1:

@@ -46,7 +46,7 @@ def _from_captures(args: argparse.Namespace, target: Path) -> int:
     paths = check_paths(args.paths)
     if any(path != "-" and target.exists() and target.samefile(path) for path in paths):
         raise UserError(f"{target} is one of the captures to read.", "Choose another name for the page.")
-    progress = progress_for(paths)
+    progress = progress_for(paths, args.quiet)
     tables = CaptureTables(paths, make_settings(args), columns=DRAWN_COLUMNS, progress=progress)
     progress.done()
     tell_problems(tables.recording.files)
@@ -54,7 +54,7 @@ def _from_captures(args: argparse.Namespace, target: Path) -> int:
     if not tables.recording.connections:
         return code
     _write(target, pieces(tables, command=_command(args)))
-    print(f"{args.output}: {_counted(tables.recording.connections)}, {target.stat().st_size / 1000:,.0f} kB")
+    _tell(args, target, tables.recording.connections)
     return code
 
 
@@ -75,7 +75,7 @@ def _from_lake(args: argparse.Namespace, target: Path) -> int:
         print(f"rtmp-spark: no RTMP in {args.lake}.")
         return NO_RTMP
     _write(target, pieces(tables, uid=args.uid, command=_command(args)))
-    print(f"{args.output}: {_counted(len(connections))}, {target.stat().st_size / 1000:,.0f} kB")
+    _tell(args, target, len(connections))
     return 0
 
 
@@ -98,5 +98,7 @@ def _command(args: argparse.Namespace) -> str:
     return shlex.join([*words, "-o", args.output])
 
 
-def _counted(connections: int) -> str:
-    return f"{connections:,} connection{'' if connections == 1 else 's'}"
+def _tell(args: argparse.Namespace, target: Path, connections: int) -> None:
+    if not args.quiet:
+        counted = f"{connections:,} connection{'' if connections == 1 else 's'}"
+        print(f"{args.output}: {counted}, {target.stat().st_size / 1000:,.0f} kB")

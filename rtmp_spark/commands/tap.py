@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level="WARNING" if args.quiet else "INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
     return asyncio.run(_serve(args))
 
 

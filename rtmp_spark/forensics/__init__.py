@@ -1,0 +1,1 @@
+"""What decoded rows mean: rules, measures and fingerprints, as folds whose state is a value. Reads no file."""
