@@ -95,7 +95,7 @@ class Conversation:
 
     def receive(self, item: Item) -> None:
         if self.wrapping is None:
-            self._receive_plain(item)
+            self.take_inside(item)
         elif self.refusal is None:
             self._inside(self.wrapping, self.wrapping.receive(item))
             self._judge_wrapping()
@@ -104,11 +104,12 @@ class Conversation:
         """What a wrapping gave; the first of it may show that there is another wrapping inside."""
         for item in items:
             if self.wrapping is outer or not isinstance(self.wrapping, Nested):
-                self._receive_plain(item)
+                self.take_inside(item)
             else:
                 self._inside(self.wrapping, self.wrapping.inner.receive(item))
 
-    def _receive_plain(self, item: Item) -> None:
+    def take_inside(self, item: Item) -> None:
+        """An item without wrapping."""
         if self.refusal is not None:
             return
         number = item.direction
@@ -152,7 +153,7 @@ class Conversation:
         if self.wrapping is None and self._is_tls(number, start):
             self._wrap(TlsSession(self.connection, self._settings.keylog), start.service)
         elif not isinstance(self.wrapping, (Nested, RtmptConnection)) and self._is_tunnel(number, start):
-            self._wrap(RtmptConnection(self.connection, self._tunnels, self._receive_plain), start.service)
+            self._wrap(RtmptConnection(self.connection, self._tunnels, self.take_inside), start.service)
         elif start.service is None:
             self._not_recognised(number, start, other)
         elif start.service == RTMP:
@@ -234,7 +235,7 @@ class Conversation:
         if kind == "tls":
             return TlsSession.resume(state, self.connection, self._settings.keylog)
         if kind == "rtmpt":
-            return RtmptConnection.resume(state, self.connection, self._tunnels, self._receive_plain)
+            return RtmptConnection.resume(state, self.connection, self._tunnels, self.take_inside)
         return Nested(self._resumed("tls", state["outer"]), self._resumed("rtmpt", state["inner"]))
 
     @property

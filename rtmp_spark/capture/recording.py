@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from rtmp_spark import __version__
 from rtmp_spark.capture.block import Problem
+from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS, Row
 from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
@@ -26,7 +28,7 @@ from rtmp_spark.capture.judging import Ended
 from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS, can_decrypt
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
-from rtmp_spark.capture.rtmpt import Tunnels
+from rtmp_spark.capture.rtmpt import SessionWrapping, SharedConnection, Tunnels
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.capture.tcp import Reassembler
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
@@ -140,7 +142,8 @@ class Recording:
         self._open: dict[int, Conversation] = {}
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
         self._newest_second = 0
-        self._tunnels = Tunnels()
+        self._tunnels = Tunnels(self._separate)
+        self._separated: list[Conversation] = []  # RTMPT sessions on connections that had another one before
         self._lingering: list[Conversation] = []  # over, but their RTMPT sessions live on in other connections
 
     def batches(self) -> Iterator[Batch]:
@@ -245,16 +248,28 @@ class Recording:
 
     def _close_all(self, closed: list[Conversation], final: bool) -> None:
         """In their order, but a connection on which a tunnel began stays while others carry that on."""
-        waiting = [*self._lingering, *closed]
-        ended: list[Conversation] | None = None
-        while ended != []:
-            ended = [c for c in waiting if not self._tunnels.carried_on(c.connection)]
-            for conversation in ended:
-                self._close(conversation)
-            waiting = [c for c in waiting if c not in ended]
+        waiting, left = [*self._lingering, *closed], -1
+        while len(waiting) != left:
+            left, stay = len(waiting), []
+            for conversation in waiting:
+                if self._tunnels.carried_on(conversation.connection):
+                    stay.append(conversation)
+                else:
+                    self._close(conversation)
+            waiting = stay
         for conversation in waiting if final else ():
             self._close(conversation)
         self._lingering = [] if final else waiting
+        if self._separated:
+            over = [c for c in self._separated if final or _over(c)]
+            self._separated = [c for c in self._separated if c not in over]
+            for conversation in over:
+                self._close(conversation)
+
+    def _separate(self, shared: SharedConnection) -> Callable[[Item], None]:
+        conversation = shared.tag = Conversation(cast(Connection, shared), self.settings, self._tunnels)
+        self._separated.append(conversation)
+        return conversation.take_inside
 
     def _take_intervals(self) -> None:
         found = self._reassembler.take_intervals()
@@ -333,6 +348,10 @@ def number_attempts(rows: list[Row]) -> list[Row]:
             before[key] = row
         numbered.append(row)
     return numbered
+
+
+def _over(conversation: Conversation) -> bool:
+    return isinstance(conversation.wrapping, SessionWrapping) and conversation.wrapping.session.finished
 
 
 def _about(path: str) -> CaptureFile:

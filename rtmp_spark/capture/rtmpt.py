@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,15 +73,40 @@ class _Placed(NamedTuple):
     piece: Piece | None = None
 
 
-class Tunnels:
-    """The sessions of one recording, by server and id."""
+class SharedConnection:
+    """The TCP connection of a session that was not the first on it: the same, but begun when the session was."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Any, number: int, frame: int, ts_ns: int) -> None:
+        self._connection = connection
+        self.number = number
+        self.frame_first = frame
+        self.ts_first_ns = ts_ns
+        self.tag: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def drop(self) -> None:
+        """The bytes of this session alone are nothing that TCP could leave out."""
+
+
+class Tunnels:
+    """The sessions of one recording, by server and id. `separate` gives the sink of a session with its own rows."""
+
+    def __init__(self, separate: Callable[[SharedConnection], Sink] | None = None) -> None:
+        self._separate = separate
+        self._shared = 0
         self._sessions: dict[tuple[Any, str], RtmptSession] = {}
         self._changed: dict[int, RtmptSession] = {}
 
     def find(self, server: Any, session_id: str) -> RtmptSession | None:
         return self._sessions.get((server, session_id))
+
+    def separate(self, connection: Any, frame: int, ts_ns: int) -> tuple[Any, Sink]:
+        """For a session on a connection that has had another one."""
+        self._shared += 1
+        shared = SharedConnection(connection, -self._shared, frame, ts_ns)
+        return shared, self._separate(shared) if self._separate is not None else _nowhere
 
     def begin(self, server: Any, session: RtmptSession) -> None:
         self._sessions[(server, session.session_id)] = session
@@ -110,6 +136,41 @@ class Tunnels:
         """Whether a session that began on this connection lives on others."""
         others = (s.members - {connection.number} for s in self._sessions.values() if s.connection is connection)
         return any(others)
+
+
+def _nowhere(item: Item) -> None:
+    """What nobody asked for."""
+
+
+class SessionWrapping:
+    """How a conversation sees a session that has its rows for itself; others feed it."""
+
+    refusal = HTTP
+    readable = True
+
+    def __init__(self, session: RtmptSession) -> None:
+        self.session = session
+        self.client_randoms: list[bytes] = []
+
+    @property
+    def facts(self) -> WrappingFacts:
+        return WrappingFacts(RTMPT, self.session.session_id)
+
+    def receive(self, item: Item) -> list[Item]:
+        return []
+
+    def finish(self) -> list[Item]:
+        self.session.flush("open", 0, 0)
+        return []
+
+    def take_noted(self) -> list[Noted]:
+        return self.session.take_noted()
+
+    def end_notes(self) -> list[Noted]:
+        return []
+
+    def state(self) -> dict[str, Any]:
+        return self.session.state()
 
 
 class RtmptConnection:
@@ -337,11 +398,16 @@ class RtmptConnection:
     def _server(self) -> Any:
         return self._connection.b if self._requests == 0 else self._connection.a
 
-    def _join(self, session_id: str, opened: bool) -> RtmptSession:
+    def _join(self, session_id: str, opened: bool, place: tuple[int, int] | None = None) -> RtmptSession:
         server = self._server
         session = self._tunnels.find(server, session_id)
         if session is None:
-            session = RtmptSession(session_id, self._connection, self._requests or 0, self._sink, opened)
+            home, sink = self._connection, self._sink
+            if any(known.connection is home for known in self.sessions):
+                home, sink = self._tunnels.separate(home, *(place or self._last))
+            session = RtmptSession(session_id, home, self._requests or 0, sink, opened)
+            if home is not self._connection and home.tag is not None:
+                home.tag.wrapping = SessionWrapping(session)
             self._tunnels.begin(server, session)
         session.members.add(self._connection.number)
         session.unsure |= self._unsure
@@ -400,7 +466,7 @@ class RtmptConnection:
             if asked.kind == _OPEN and self._status == 200:
                 session_id = self._id.decode("latin-1").strip()
                 if session_id and event.whole:
-                    self._join(session_id, opened=True)
+                    self._join(session_id, opened=True, place=(asked.frame, asked.ts_ns))
             elif asked.session is not None and asked.answer is not None:
                 asked.session.finish(ANSWERS, asked.answer)
                 self._tunnels.touch(asked.session)

@@ -111,6 +111,22 @@ def test_other_requests_in_between(tmp_path: Path, plain: dict[str, Rows], spoke
     assert "RTMPT_HTTP_STATUS" not in codes(rows)
 
 
+def test_two_sessions_one_after_the_other_on_one_connection(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    tunnel = Tunnel(spoken, session_id="ONE")
+    tunnel._exchange(0, f"/close/ONE/{tunnel.number}", b"\0", b"")
+    tunnel.session_id, tunnel.number = "TWO", 0
+    tunnel._exchange(0, "/open/1", b"\0", b"TWO\n", interval=False)
+    for up, down in tunnel._rounds(spoken):
+        tunnel.round(up, down)
+    rows = decode(write(tmp_path / "two.pcap", tunnel.close()))
+    assert sorted(row["session_id"] for row in rows["connections"]) == ["ONE", "TWO"]
+    for connection in rows["connections"]:
+        own = {table: [r for r in rows[table] if r["uid"] == connection["uid"]] for table in SPOKEN}
+        same(own, plain)
+
+
 def test_http_that_is_no_tunnel(tmp_path: Path) -> None:
     from rewrite import Talk
 
