@@ -65,6 +65,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
         yield session_section(Session(tables, row, captures), alone=one)
     yield "<section class='provenance'><h2>Provenance</h2>"
     yield panels.provenance_panel(captures, command, __version__)
+    yield panels.recording_panel(tables.rows("findings"), captures)
     yield f"</section></main><script>{asset('report.js')}</script></body></html>\n"
 
 

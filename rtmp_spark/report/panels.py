@@ -298,6 +298,27 @@ def counts_panel(session: Session) -> str:
     return table(("direction", "message", "status", "#count", "#bytes"), rows)
 
 
+def recording_panel(findings: Sequence[Row], captures: Sequence[Row]) -> str:
+    """What is to be said about the files themselves; empty when there is nothing."""
+    names = {row["capture_id"]: row["path"] for row in captures}
+    rows = [
+        (
+            row["severity"],
+            [
+                f"<span class='sev {row['severity']}'>{row['severity']}</span>",
+                f"<code class='rule'>{text.escape(row['rule_id'])}</code>{_times(row)}",
+                text.wire(row["detail"] or row["title"], 400),
+                text.wire(names.get(row["capture_id"], ""), 120),
+                text.prose(row["fix_hint"]) if row["fix_hint"] else "",
+            ],
+        )
+        for row in verdict.ordered([row for row in findings if row["uid"] is None])
+    ]
+    if not rows:
+        return ""
+    return "<h4>About the recording</h4>" + table(("severity", "rule", "what was seen", "file", "remedy"), rows)
+
+
 def provenance_panel(captures: Sequence[Row], command: str, version: str) -> str:
     rows = [
         [

@@ -107,6 +107,12 @@ def test_secrets_stay_out_of_the_page(tmp_path: Path, sample_pcaps: Path) -> Non
     assert names and all(name.partition("?")[0] not in page.read_text() for name in names)
 
 
+def test_what_is_wrong_with_the_file_is_on_the_page(tmp_path: Path, sample_pcaps: Path) -> None:
+    page = tmp_path / "r.html"
+    assert main(["report", str(sample_pcaps / "file_cut_mid_record.pcap"), "-o", str(page)]) == 0
+    assert "CAPTURE_TRUNCATED" in page.read_text()
+
+
 def test_every_sample_gives_a_page(tmp_path: Path, sample_pcaps: Path) -> None:
     captures = [str(path) for path in sorted(sample_pcaps.glob("*.pcap*"))]
     page = tmp_path / "all.html"
