@@ -1,0 +1,166 @@
+"""Losses: what a gap or a start in the middle of a stream costs, over real streams and interleaved ones.
+
+`bench/resync.py` makes 10,000 of these trials; here are fewer, and what single losses must look like.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+
+import pytest
+from chunkreader import HANDSHAKE
+from losses import Loss, Outcome, decode, judge, random_loss, streams
+from realstreams import Stream
+
+from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
+
+TRIALS = 400
+
+
+@lru_cache(maxsize=1)
+def all_streams() -> list[Stream]:
+    return streams()
+
+
+def stream(name: str) -> Stream:
+    return next(stream for stream in all_streams() if stream.name.startswith(name))
+
+
+def messages(events: list[Event]) -> list[MessageReceived]:
+    return [event for event in events if isinstance(event, MessageReceived)]
+
+
+def test_the_streams_are_what_the_trials_need() -> None:
+    """Chunk sizes 128, 4096 and 60000, extended timestamps, interleaving; and most of them real."""
+    names = [stream.name for stream in all_streams()]
+    assert len([name for name in names if "interleaved" not in name]) >= 20
+    for size in (128, 4096, 60000):
+        assert sum(f"interleaved at {size}" in name for name in names) >= 2
+    sizes = {int.from_bytes(m.payload, "big") for stream in all_streams() for m in stream.messages if m.type_id == 1}
+    assert {4096, 60000} <= sizes
+
+
+def test_undamaged_streams_are_read_as_the_independent_reader_reads_them() -> None:
+    for stream in all_streams():
+        decoder = RtmpDecoder()
+        events = decoder.receive_data(stream.data)
+        assert [
+            (e.start, e.end, e.csid, e.type_id, e.stream_id, e.payload)
+            for e in messages(events)
+            if e.status == COMPLETE
+        ] == [(m.start, m.end, m.csid, m.type_id, m.stream_id, m.payload) for m in stream.messages], stream.name
+
+
+def test_random_losses() -> None:
+    """At least 99.9 % of the untouched messages are found, and none that was never sent."""
+    rng = random.Random(1)
+    total = Outcome(0, 0, 0)
+    for _ in range(TRIALS):
+        stream = rng.choice(all_streams())
+        loss = random_loss(rng, stream)
+        outcome = judge(stream, loss, decode(stream, loss))
+        assert outcome.invented == 0, (stream.name, loss)
+        total = Outcome(*(a + b for a, b in zip(total, outcome)))
+    print(f"\n{TRIALS} losses: {total.found} of {total.untouched} untouched messages found, {total.invented} invented")
+    assert total.found >= 0.999 * total.untouched
+
+
+def test_a_gap_inside_a_message_costs_only_that_message() -> None:
+    """The video message at 12720 of 20 KB and more: its length and end are known, so nothing has to be searched."""
+    publish = stream("ffmpeg_publish_h264_aac ")
+    whole = max(publish.messages, key=lambda m: len(m.payload))
+    loss = Loss(whole.start + 200, whole.start + 300, False)
+    events = decode(publish, loss)
+    assert judge(publish, loss, events).found == len(publish.messages) - 1
+    (damaged,) = [event for event in messages(events) if event.status == GAP]
+    assert (damaged.start, damaged.end, damaged.length) == (whole.start, whole.end, len(whole.payload))
+    assert 0 < damaged.missing_bytes <= 100
+    assert (
+        damaged.payload == whole.payload[: len(damaged.payload) and 192] + whole.payload[192 + damaged.missing_bytes :]
+    )
+    assert not any(isinstance(event, Synchronised) for event in events)
+    assert not any(event.inferred for event in messages(events))
+
+
+def test_a_gap_over_a_boundary_is_resynchronised_and_says_so() -> None:
+    publish = stream("ffmpeg_publish_h264_aac ")
+    touched = publish.messages[100]
+    loss = Loss(touched.start + 20, touched.end + 20, False)
+    events = decode(publish, loss)
+    assert judge(publish, loss, events) == (len(publish.messages) - 2, len(publish.messages) - 2, 0)
+    assert any(isinstance(event, Synchronised) for event in events)
+    assert [event.code for event in events if isinstance(event, Violation)].count(ViolationCode.CHUNK_RESYNC) == 1
+    assert all(event.inferred == (event.start > touched.start) for event in messages(events))
+    skipped = sum(event.end - event.start for event in events if isinstance(event, Skipped))
+    assert 0 < skipped <= publish.messages[101].end - loss.last
+
+
+def test_a_start_in_the_middle_infers_the_chunk_size() -> None:
+    publish = stream("gst_rtmpsink_librtmp_publish_h264_mp3 54222")
+    start = publish.messages[60].start + 5
+    events = decode(publish, Loss(start, start, True))
+    found = messages(events)
+    assert all(event.inferred for event in found)
+    assert next(event for event in found if event.chunks > 1).chunk_size == 128
+    assert judge(publish, Loss(start, start, True), events).invented == 0
+
+
+def test_a_lost_change_of_the_chunk_size_is_noticed() -> None:
+    """The gap takes the Set Chunk Size: 128 is believed until a message shows that it is not cut there."""
+    for name in ("ffmpeg_publish_h264_aac ", "capture_gap_full ", "p1950_enhanced_av1_aac_ffmpeg7_nms "):
+        publish = stream(name)
+        change = next(m for m in publish.messages if m.type_id == 1)
+        for first, last in ((change.start, change.end), (change.start - 20, change.end + 1000)):
+            loss = Loss(first, last, False)
+            outcome = judge(publish, loss, decode(publish, loss))
+            assert outcome.invented == 0
+            assert outcome.found >= outcome.untouched - 2, (name, loss)
+
+
+def test_noise_is_not_taken_for_messages() -> None:
+    """256 KiB without any RTMP in it."""
+    noise = random.Random(7).randbytes(1 << 18)
+    decoder = RtmpDecoder(phase="midstream")
+    events = decoder.receive_data(noise) + decoder.receive_eof()
+    assert messages(events) == []
+    assert sum(event.end - event.start for event in events if isinstance(event, Skipped)) == len(noise)
+
+
+def test_noise_between_two_parts_of_a_stream() -> None:
+    publish = stream("ffmpeg_publish_h264_aac ")
+    first, last = publish.messages[50].end, publish.messages[60].start
+    noise = random.Random(8).randbytes(3000)
+    decoder = RtmpDecoder()
+    events = decoder.receive_data(publish.data[:first]) + decoder.receive_gap(10) + decoder.receive_data(noise)
+    events += decoder.receive_gap(10) + decoder.receive_data(publish.data[last:]) + decoder.receive_eof()
+    whole = [event.payload for event in messages(events) if event.status == COMPLETE]
+    sent = [message.payload for message in publish.messages[:51] + publish.messages[60:]]
+    assert whole == sent
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7])
+def test_losses_in_a_row(pieces: int) -> None:
+    """Gaps of one byte every few messages: each costs at most the message it is in."""
+    publish = stream("ffmpeg_publish_h264_aac ")
+    decoder = RtmpDecoder()
+    events: list[Event] = []
+    last, touched = 0, set()
+    for number in range(20, 200, 20 * pieces):
+        message = publish.messages[number]
+        at = message.start + 15
+        touched.add(message.start)
+        events += decoder.receive_data(publish.data[last:at]) + decoder.receive_gap(1)
+        last = at + 1
+    events += decoder.receive_data(publish.data[last:]) + decoder.receive_eof()
+    found = {event.start for event in messages(events) if event.status == COMPLETE}
+    assert found == {message.start for message in publish.messages} - touched
+
+
+def test_a_start_behind_the_handshake_is_no_loss() -> None:
+    for stream in all_streams()[:6]:
+        loss = Loss(HANDSHAKE, HANDSHAKE, True)
+        outcome = judge(stream, loss, decode(stream, loss))
+        assert outcome.found == outcome.untouched == len(stream.messages)
