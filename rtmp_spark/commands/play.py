@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.tls_options import add_client_arguments, client_context
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="rtmp://host[:port]/app/name")
+    parser.add_argument("url", metavar="URL", help="rtmp://host[:port]/app/name, or rtmps://")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.flv")
     parser.add_argument("--duration", type=float, metavar="S", help="stop after this many seconds")
     parser.add_argument("--handshake", choices=("plain", "digest0", "digest1"), default="digest1")
     parser.add_argument("--amf3", action="store_true", help="send commands as AMF3")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `publish --fault help` lists them")
+    add_client_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         duration_s=args.duration,
         options=options,
         fault=faults.factory(args.fault, "client")(),
+        tls=client_context(args) if args.url.startswith("rtmps:") else None,
         on_progress=progress_line(args.quiet),
     )
     progress = asyncio.run(work)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.tls_options import add_client_arguments, client_context
 
 if TYPE_CHECKING:
     from rtmp_relay.client import Progress
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "an FLV file, or synthetic[:seconds=5,fps=25,...] for media made on the spot"
     parser.add_argument("source", nargs="?", metavar="FILE.flv", help=what)
-    parser.add_argument("url", nargs="?", metavar="URL", help="rtmp://host[:port]/app/name")
+    parser.add_argument("url", nargs="?", metavar="URL", help="rtmp://host[:port]/app/name, or rtmps://")
     parser.add_argument("--speed", default="1", metavar="X", help="1 is real time, max as fast as it goes")
     parser.add_argument("--chunk-size", type=int, default=4096, metavar="N", help="default %(default)s")
     parser.add_argument("--window", type=int, metavar="N", help="announce this acknowledgement window")
     parser.add_argument("--handshake", choices=("plain", "digest0", "digest1"), default="digest1")
     parser.add_argument("--amf3", action="store_true", help="send commands as AMF3")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `--fault help` lists them")
+    add_client_arguments(parser)
 
 
 def progress_line(quiet: bool) -> Callable[[Progress], None]:
@@ -67,7 +69,13 @@ def run(args: argparse.Namespace) -> int:
     fault = faults.factory(args.fault, "client")()
     tags = client.source_tags(args.source)
     work = client.publish(
-        args.url, tags, speed=speed, options=options, fault=fault, on_progress=progress_line(args.quiet)
+        args.url,
+        tags,
+        speed=speed,
+        options=options,
+        fault=fault,
+        tls=client_context(args) if args.url.startswith("rtmps:") else None,
+        on_progress=progress_line(args.quiet),
     )
     try:
         progress = asyncio.run(_contested(work, args.url) if isinstance(fault, faults.SecondPublisher) else work)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.tls_options import add_keylog_output, log_secrets
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-players", type=int, default=0, metavar="N", help="per stream; 0 is no limit (default)")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="speak RTMPS with this certificate")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="and this private key")
+    add_keylog_output(parser)
     parser.add_argument("--validate", action="store_true", help="print findings about what is relayed as it happens")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `--fault help` lists them")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
@@ -93,9 +95,11 @@ def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(args.tls_cert, args.tls_key)
-    except ssl.SSLError as error:
-        text = f"{args.tls_cert} cannot be used as a certificate ({error.reason or error})."
+    except OSError as error:  # of these, what is wrong inside the files is an SSLError
+        reason = getattr(error, "reason", None) or error.strerror or error
+        text = f"{args.tls_cert} cannot be used as a certificate ({reason})."
         raise UserError(text, "Give PEM files with --tls-cert and --tls-key.") from None
+    log_secrets(context, args.keylog)
     return context
 
 
