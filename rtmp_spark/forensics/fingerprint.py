@@ -8,6 +8,7 @@ its habits alone has a name without a version. The file is data: a new program i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from rtmp_spark.forensics.habits import Habits
@@ -21,6 +22,13 @@ class Software(NamedTuple):
     versions: tuple[tuple[str, str], ...] = ()  # habit, pattern whose first group is the version
 
 
+class Known(tuple[Software, ...]):
+    """Programs on file, hashed as the one object they are, because verdicts are looked up by them."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+
 class Verdict(NamedTuple):
     software: str | None  # name/version, or name
     evidence: tuple[str, ...]
@@ -32,7 +40,7 @@ _LAVF = {
     "59.27": "5.1", "60.3": "6.0", "60.16": "6.1", "61.1": "7.0", "61.7": "7.1", "62.3": "8.0", "62.12": "8.1",
 }  # fmt: skip
 
-CLIENTS = (
+CLIENTS = Known((
     Software(
         "ffmpeg",
         (
@@ -117,9 +125,9 @@ CLIENTS = (
     Software("Wirecast", (("encoder", ".*Wirecast.*", 4),), (("encoder", r"Wirecast\D*(\d[\d.]*)"),)),
     Software("vMix", (("encoder", "vMix.*", 4),), (("encoder", r"vMix\D*(\d[\d.]*)"),)),
     Software("Larix", (("encoder", "Larix.*", 4),), (("encoder", r"Larix\D*(\d[\d.]*)"),)),
-)
+))  # fmt: skip
 
-SERVERS = (
+SERVERS = Known((
     Software(
         "nginx-rtmp",
         (
@@ -174,7 +182,7 @@ SERVERS = (
         (("fmsVer", "(?i).*rtmp[_-](relay|spark).*", 4),),
         (("fmsVer", r"(?i)rtmp[_-](?:relay|spark)[/ ](\d[\d.]*)"),),
     ),
-)
+))  # fmt: skip
 
 _WORDS = {
     "packet_random": "first random bytes of the handshake",
@@ -193,8 +201,24 @@ _WORDS = {
 }
 
 
-def recognise(habits: Habits, known: tuple[Software, ...]) -> Verdict:
+def recognise(habits: Habits, known: Known) -> Verdict:
     """The best of the known ones that has enough points; nothing when two are equally good."""
+    telling = _telling(known)
+    return _recognised(known, tuple([(habit, text) for habit, text in habits.items() if habit in telling]))
+
+
+@lru_cache
+def _telling(known: Known) -> frozenset[str]:
+    """The habits that any of them is recognised or named by."""
+    return frozenset(
+        [habit for software in known for habit, _, _ in software.habits]
+        + [habit for software in known for habit, _ in software.versions]
+    )
+
+
+@lru_cache(4096)  # the same few programs connect again and again
+def _recognised(known: Known, told: tuple[tuple[str, str], ...]) -> Verdict:
+    habits = dict(told)
     scored = []
     for software in known:
         fitting = [

@@ -61,10 +61,11 @@ def _seconds(stream: dict[str, Any]) -> float:
 def _goes_on(run: list[dict[str, Any]], stream: dict[str, Any]) -> bool:
     if not run:
         return True
+    if stream["ts_start"] < run[-1]["ts_end"] or stream["uid"] == run[-1]["uid"]:
+        return False
     lengths = [_seconds(one) for one in (*run, stream)]
     usual = median(lengths)
-    apart = stream["ts_start"] >= run[-1]["ts_end"] and stream["uid"] != run[-1]["uid"]
-    return apart and usual >= _LEAST_SECONDS and max(lengths) - min(lengths) <= max(_SPREAD * usual, _SPREAD_SECONDS)
+    return usual >= _LEAST_SECONDS and max(lengths) - min(lengths) <= max(_SPREAD * usual, _SPREAD_SECONDS)
 
 
 def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
@@ -92,9 +93,14 @@ def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[R
     """Publishers of one name at the same time that the server let in both."""
     rows: list[Row] = []
     told = {row[_FINDINGS.index("uid")] for row in findings if row[0] == ViolationCode.SESSION_BAD_NAME.value}
-    for index, stream in enumerate(group):
-        held = _holder(group[:index], stream["ts_start"])
+    holding: list[dict[str, Any]] = []  # in the order of time; who ended before the newest began can hold no more
+    for stream in group:
+        while holding and holding[-1]["ts_end"] <= stream["ts_start"]:
+            holding.pop()
+        held = holding[-1] if holding else None
         frames = stream["audio_messages"] + stream["video_messages"]
+        if frames:
+            holding.append(stream)
         if held is None or held["uid"] == stream["uid"] or stream["uid"] in told or not frames:
             continue
         fold = FindingFold()
