@@ -117,9 +117,12 @@ ENTRIES = (
         "TLS_NO_KEY",
         "RTMPS, and no key to look inside",
         None,
-        "The connection is TLS and no secrets for it were given.",
-        "Only sizes and times can be seen.",
-        "Give a key log (SSLKEYLOGFILE), or inject it with `editcap --inject-secrets tls,FILE`.",
+        "The connection is TLS, and no secret that was given opens it: none was, none is for this connection, they do "
+        "not fit, or the handshake (which TLS 1.2 needs) was not recorded. The detail says which.",
+        "Only sizes and times, the TLS version, the cipher and the host name can be seen.",
+        "Give `--keylog FILE` (what SSLKEYLOGFILE wrote), or inject it with `editcap --inject-secrets tls,FILE`. OBS, "
+        "curl and browsers write it when SSLKEYLOGFILE names a file; Node with --tls-keylog; ffmpeg and nginx with a "
+        "preloaded sslkeylog library; `rtmp-spark relay --keylog`.",
     ),
     Entry(
         "TLS_ALERT",
@@ -134,7 +137,8 @@ ENTRIES = (
         "TLS_RECORD_LOST",
         "A TLS record could not be decrypted",
         "RFC 8446 5",
-        "Bytes of a record are missing, or it does not verify under the keys given.",
+        "Bytes of a record are missing, or it does not verify under the keys given; the records after it are found "
+        "again by their headers and proven by their tags.",
         "The bytes inside it are lost to the analysis as if packets were missing.",
         "Record without loss; check that the key log belongs to this connection.",
     ),
@@ -142,7 +146,7 @@ ENTRIES = (
         "RTMPT_SEQUENCE",
         "RTMPT requests out of order",
         None,
-        "The number at the end of a tunnel's path does not count up by one.",
+        "The number at the end of a tunnel's path does not count up by one, and no missing packet explains it.",
         "The server may apply the bodies in another order than the client made them.",
         "Look for a proxy that retries POST requests; let the client keep one connection.",
         wireshark="http.request.method == POST",
@@ -151,7 +155,8 @@ ENTRIES = (
         "RTMPT_HTTP_STATUS",
         "A tunnel request was answered with an HTTP error",
         None,
-        "The server or a proxy answered a request of the tunnel with a status other than 200.",
+        "The server or a proxy answered a request of the tunnel with a status other than 200, or bytes between the "
+        "requests or answers are no HTTP (a body longer than announced).",
         "The tunnel lost what the request carried, and usually ends.",
         "Read the status: 404 is an unknown session, 502 and 504 come from a proxy.",
         wireshark="http.response.code >= 400",
