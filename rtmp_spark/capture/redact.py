@@ -105,7 +105,8 @@ class Redactor:
         return _WORD.sub(lambda found: self._word(found[0], known), text)
 
     def _word(self, word: str, known: set[str]) -> str:
-        for candidate in (word, word.rstrip(".:!?"), *word.split("/")):
+        bare = word.rstrip(".:!?")
+        for candidate in (word, bare, *word.split("/"), *bare.split("/")):
             if candidate and self.token(candidate) in known:
                 return word.replace(candidate, self.token(candidate))
         return word
