@@ -27,9 +27,10 @@ _SNIFFED_BYTES = 4096
 _LINE = re.compile(rb"([A-Z_0-9]+) ([0-9a-fA-F]{64}) ((?:[0-9a-fA-F]{2})+)\s*")
 
 HOW_TO_GET_KEYS = (
-    "set SSLKEYLOGFILE=FILE before starting OBS, a browser, curl or anything that honours it; ffmpeg and nginx need a "
-    "preloaded library that writes it (sslkeylog.so, or OpenSSL 3.5 built with enable-sslkeylog); Node takes "
-    "--tls-keylog=FILE, Python ssl keylog_filename; our relay takes --keylog FILE. Then give --keylog FILE here"
+    "start one end so that it writes them: SSLKEYLOGFILE=FILE before ffmpeg (with GnuTLS, as in Debian), curl, "
+    "a browser; node --tls-keylog=FILE; nginx and other programs with OpenSSL under LD_PRELOAD=libsslkeylog.so; "
+    "OBS writes none, so log at its server, or let it publish to rtmp-spark relay --tls-cert C --tls-key K --keylog FILE. "
+    "Then give --keylog FILE here"
 )
 
 
