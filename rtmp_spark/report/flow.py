@@ -23,7 +23,7 @@ _WRAP = 1 << 32
 _LANE_SPANS = 400
 _KEYS_DRAWN = 150  # more would be a solid bar
 _TROUBLE: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
-    ("retransmitted", "retransmitted_bytes", "warn", lambda value: f"{text.size(value)} sent again"),
+    ("sent again", "retransmitted_bytes", "warn", lambda value: f"{text.size(value)} sent again"),
     ("missing", "gap_bytes", "bad", lambda value: f"{text.size(value)} in no packet"),
     ("zero window", "zero_window_ms", "warn", lambda value: f"window closed for {text.span(value)}"),
 )
