@@ -28,8 +28,8 @@ _LINE = re.compile(rb"([A-Z_0-9]+) ([0-9a-fA-F]{64}) ((?:[0-9a-fA-F]{2})+)\s*")
 
 HOW_TO_GET_KEYS = (
     "start one end so that it writes them: SSLKEYLOGFILE=FILE before ffmpeg (with GnuTLS, as in Debian), curl, "
-    "a browser; node --tls-keylog=FILE; nginx and other programs with OpenSSL under LD_PRELOAD=libsslkeylog.so; "
-    "OBS writes none, so log at its server, or let it publish to rtmp-spark relay --tls-cert C --tls-key K --keylog FILE. "
+    "a browser; Node with --tls-keylog=FILE; nginx and others with OpenSSL under LD_PRELOAD=libsslkeylog.so; OBS "
+    "writes none, so log at its server, or let it publish to rtmp-spark relay --tls-cert C --tls-key K --keylog FILE. "
     "Then give --keylog FILE here"
 )
 

@@ -120,9 +120,9 @@ ENTRIES = (
         "The connection is TLS, and no secret that was given opens it: none was, none is for this connection, they do "
         "not fit, or the handshake (which TLS 1.2 needs) was not recorded. The detail says which.",
         "Only sizes and times, the TLS version, the cipher and the host name can be seen.",
-        "Give `--keylog FILE` (what SSLKEYLOGFILE wrote), or inject it with `editcap --inject-secrets tls,FILE`. ffmpeg "
-        "with GnuTLS, curl and browsers write it when SSLKEYLOGFILE names a file; Node with --tls-keylog; nginx under "
-        "LD_PRELOAD=libsslkeylog.so; OBS writes none: log at its server, or use `rtmp-spark relay --keylog`.",
+        "Give `--keylog FILE` (what SSLKEYLOGFILE wrote), or inject it with `editcap --inject-secrets tls,FILE`. "
+        "ffmpeg with GnuTLS, curl and browsers write it when SSLKEYLOGFILE names a file; Node with --tls-keylog; nginx "
+        "under LD_PRELOAD=libsslkeylog.so; OBS writes none: log at its server, or use `rtmp-spark relay --keylog`.",
     ),
     Entry(
         "TLS_ALERT",
