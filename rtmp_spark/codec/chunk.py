@@ -863,6 +863,8 @@ class Dechunker:
         start, type_id = message.start, message.type_id
         for code, detail in parse_control(type_id, message.payload).violations:
             self._flag(out, code, start, detail, start)
+        if message.csid == 2 and not message.stream_id:
+            return
         weight = Severity.INFO if type_id == USER_CONTROL else Severity.WARNING
         if message.csid != 2:
             detail = f"a control message on csid {message.csid}, not 2"

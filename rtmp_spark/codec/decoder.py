@@ -69,6 +69,11 @@ class RtmpDecoder:
         return self._chunks.chunk_size
 
     @property
+    def buffered_from(self) -> int:
+        """Stream offset of the first byte that is not decoded yet."""
+        return self._base
+
+    @property
     def pending_start(self) -> int | None:
         """Stream offset at which the oldest unfinished message begins; None when there is none."""
         return min([cs.start for cs in self._chunks.streams.values() if cs.active], default=None)
@@ -376,7 +381,7 @@ class RtmpDecoder:
     def _boundary(self, window: bytes, skip: int, final: bool, out: list[Event], pos: int) -> int:
         chunks = self._chunks
         heads = {cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0}
-        sync = find(window, skip, heads, self._search_size, chunks.size_announced, chunks.dialect == ABSENT, final)
+        sync = find(window, skip, heads, self._search_size, chunks.dialect == ABSENT, final)
         if sync is None:
             return -1
         offset = self._base + pos + sync.position

@@ -8,6 +8,8 @@ any I/O. Metadata in AMF is left as bytes; samples are never decoded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -435,6 +437,14 @@ def _reset(track: _Track) -> None:
     track.gop_no = gop_no
 
 
+_REPEATED_BYTES = 4096
+
+
+@lru_cache(256)  # encoders send the same record with every connection
+def _parsed(parse: Callable[[bytes], Any], record: bytes) -> Any:
+    return parse(record)
+
+
 def _configure(family: str, track: _Track, record: bytes, faults: list[Fault]) -> None:
     if not record and _CONFIG_NEEDED.get(family) is not Severity.ERROR:
         return  # FFmpeg 7 sends an empty one for AV1 before it knows better
@@ -447,7 +457,7 @@ def _configure(family: str, track: _Track, record: bytes, faults: list[Fault]) -
     track.family, track.config = family, fingerprint
     parse = media.CONFIG_PARSERS.get(family)
     if parse is not None:
-        config = parse(record)
+        config = _parsed(parse, record) if len(record) <= _REPEATED_BYTES else parse(record)
         track.profile = config.profile
         if isinstance(config, media.VideoConfig):
             track.level, track.width, track.height = config.level, config.width, config.height

@@ -10,6 +10,7 @@ nothing about it. Nothing is ever refused here, and RTMPE is named, never decryp
 from __future__ import annotations
 
 import hmac
+from functools import lru_cache
 from typing import NamedTuple
 
 from .errors import EncodeError, ViolationCode
@@ -100,6 +101,7 @@ def dump_packet2(side: str, peer_packet1: bytes, scheme: str, time2: int, random
     return signed + _signature_of(signed, peer_digest, side)
 
 
+@lru_cache(16)  # each is asked for more than once while its handshake is judged
 def parse_packet1(data: bytes, side: str) -> Packet1:
     """Read the 1536 bytes of C1 (`side` client) or S1 (server), trying both places of a digest."""
     time, version = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:8], "big")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from .errors import EncodeError, ViolationCode
@@ -81,6 +82,7 @@ DEFAULT_CHUNK_SIZE = 128
 LIMIT_HARD, LIMIT_SOFT, LIMIT_DYNAMIC = range(3)
 
 _U32 = struct.Struct(">I")
+_REPEATED_BYTES = 64
 
 
 class Control(NamedTuple):
@@ -101,6 +103,12 @@ class Control(NamedTuple):
 
 def parse_control(type_id: int, payload: bytes) -> Control:
     """Read a body of type 1-6; numbers that are not there are None."""
+    if len(payload) <= _REPEATED_BYTES:
+        return _parse_repeated(type_id, payload)
+    return _parse_control(type_id, payload)
+
+
+def _parse_control(type_id: int, payload: bytes) -> Control:
     if type_id == USER_CONTROL:
         return _parse_user_control(payload)
     violations: list[tuple[ViolationCode, str]] = []
@@ -118,6 +126,9 @@ def parse_control(type_id: int, payload: bytes) -> Control:
         if limit_type > LIMIT_DYNAMIC:
             violations.append((ViolationCode.CTRL_LIMIT_TYPE, f"limit type {limit_type}, not 0, 1 or 2"))
     return Control(type_name(type_id), value, limit_type, violations=tuple(violations))
+
+
+_parse_repeated = lru_cache(1024)(_parse_control)  # most are the same few from connection to connection
 
 
 def chunk_size_in_effect(control: Control, current: int) -> int:

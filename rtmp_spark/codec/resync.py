@@ -31,7 +31,8 @@ SHORTEST_BITS = 28  # what must follow a guessed length before no longer one is 
 GUESS_BITS = 12  # what a guessed length costs
 INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
-WIDE_BYTES = 1 << 17
+ALIKE_BYTES = 1 << 15  # in which messages without any length are looked for
+ALIKE_TIMES = 8  # how often such a message must come, or half as often up to a header with a length
 MAX_STEPS = 20_000  # headers looked at before a search is given up
 INTERLEAVED_SIZES = (128, 4096, 60000, 65536)  # where messages interleave, the size cannot be read off one message
 BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
@@ -138,9 +139,9 @@ def believable_size(size: int, cuts: int, bits: int) -> bool:
 
 
 def find(
-    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, certain: bool, dialect_absent: bool, final: bool
+    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
 ) -> Sync | None:
-    """The first boundary that verifies. `chunk_size` is 0 when nothing is known of it, `certain` when announced.
+    """The first boundary that verifies. `chunk_size` is 0 when nothing is known of it.
 
     The first `skip` bytes are no header with a length; they may be one without."""
     anchors = _anchors(buf, skip)
@@ -167,6 +168,11 @@ def find(
             if size and walk.cuts > 1:
                 shown = size
             break
+    if best is None or best[0] > ALIKE_BYTES // 8:
+        if final or best is not None or len(buf) >= ALIKE_BYTES:
+            alike = _all_alike(buf[:ALIKE_BYTES] if best is None else buf[: min(best[0] + 1, ALIKE_BYTES)], anchors)
+            if alike is not None:
+                return alike
     if best is None:
         return None
     anchor, walk = best
@@ -570,6 +576,45 @@ def type_by_content(head: bytes) -> int:
 def looks_like_start(head: bytes) -> bool:
     """Do these bytes say loudly that a message begins with them?"""
     return max(payload_bits(type_id, 24, head) for type_id in (8, 9, 18)) >= 8
+
+
+# -- messages without any length -----------------------------------------------------------------------------------
+
+# fmt 3, and the first byte of audio that is sent in frames of one length
+_ALIKE = re.compile(rb"(?=([\xc2-\xff][\x10-\x3f\x70-\x8f\xb0-\xbf\xe0-\xef]))", re.DOTALL)
+
+
+def _all_alike(buf: bytes, anchors: list[int]) -> Sync | None:
+    """Audio in messages of one length is sent with fmt 3 only: the same two bytes, again and again at one distance.
+
+    Nothing may contradict: the chain goes to the end of the bytes or to a header with a length, and no other pair
+    of bytes comes at that distance, as it would in a tone."""
+    places: dict[bytes, list[int]] = {}
+    for match in _ALIKE.finditer(buf):
+        places.setdefault(match[1], []).append(match.start())
+    found: dict[int, dict[int, bytes]] = {}  # distance, place: bytes
+    ends = set(anchors)
+    for pair, at in places.items():
+        if len(at) < ALIKE_TIMES // 2:
+            continue
+        known = set(at)
+        for first in at[:8]:
+            for second in at[at.index(first) + 1 :][:16]:
+                step = second - first
+                times, stop = 1, second
+                while stop in known:
+                    times, stop = times + 1, stop + step
+                wanted = ALIKE_TIMES // 2 if stop in ends else ALIKE_TIMES if stop >= len(buf) - 1 else len(buf)
+                if step > 8 and times >= wanted:
+                    found.setdefault(step, {})[first % step] = pair
+    single = {step: next(iter(phases)) for step, phases in found.items() if len(phases) == 1}
+    step = min(single, default=1)
+    if not single or any(other % step or phase % step != single[step] for other, phase in single.items()):
+        return None
+    phase = single[step]
+    pair = found[step][phase]
+    first = next(at for at in places[pair] if at % step == phase)
+    return Sync(first, MAX_SIZE, step - 1, {pair[0] & 63: Head(step - 1, 8, 1)}, frozenset())
 
 
 # -- backward ----------------------------------------------------------------------------------------------------
