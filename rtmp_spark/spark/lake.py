@@ -25,6 +25,7 @@ from .failpoint import failpoint
 from .ledger import BEGUN, CLEANED, COMMITTED, REPLACEABLE, ROLLED_BACK, Ledger, State, Superseded, replaced
 from .lock import local_path, writer_lock
 from .tables import WRITERS, create_tables, delta_name
+from .template import new_lake
 
 if TYPE_CHECKING:
     from rtmp_spark.report.view import ConnectionView
@@ -95,6 +96,7 @@ class Writer:
         self.spark = lake.spark
         self.state = state
         self.ingest_id = state.highest + 1
+        self.committed = False
         # Who holds a file lock cannot be stale; who holds a lease can, and Delta then refuses the lower number. It
         # costs a replay of the table's log for every append.
         self.fenced = local_path(lake.path) is None
@@ -133,6 +135,7 @@ class Writer:
         failpoint("before commit")
         events = (COMMITTED,) if entries else (COMMITTED, CLEANED)  # nothing to clean up: one write for both
         self.lake.ledger.write(events, self.ingest_id, superseded=entries, summary=summary)
+        self.committed = True
         failpoint("after commit")
         if entries:
             _clean_up(self.lake, self.ingest_id, entries)
@@ -151,7 +154,10 @@ def open_writer(spark: SparkSession, path: str, *, wait_seconds: float = 600) ->
     with writer_lock(spark, path, wait_seconds):
         ledger = Ledger(spark, path)
         if not ledger.exists():
-            create_tables(spark, path)
+            if directory is not None:
+                new_lake(spark, directory)
+            else:
+                create_tables(spark, path)
             ledger.create()  # last: a lake without a ledger is made again
         lake = Lake(spark, path)
         ledger.evolve(lake.properties)

@@ -146,8 +146,11 @@ class _Ingest:
         except BaseException as error:
             opened.__exit__(type(error), error, error.__traceback__)
             if isinstance(error, (PySparkException, OSError)) or type(error).__module__.startswith("py4j"):
-                sentence = f"The ingest stopped and nothing of it landed: {passes.reason(error)}."
-                raise UserError(sentence, "Mend that and run it again; what it left is swept then.", 3) from error
+                landed = (
+                    "all of it landed, but old rows are still there" if writer.committed else "nothing of it landed"
+                )
+                sentence = f"The ingest stopped and {landed}: {passes.reason(error)}."
+                raise UserError(sentence, "Mend that and run it again; the rest is done then.", 3) from error
             raise
         opened.__exit__(None, None, None)
         return self.summary

@@ -6,11 +6,14 @@ Each runs in a process of its own, because one process holds one session.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
+import pyspark
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -45,5 +48,48 @@ def local(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_executors_in_their_own_processes(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:
     run(tmp_path / "lake", sample_pcaps, "--master", "local-cluster[2,1,1024]", "--split-size", "64KB")
+    for table in ("messages", "commands", "media_tags", "connections", "findings"):
+        assert rows(local, table) == rows(tmp_path / "lake", table), table
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[str]:
+    """A standalone master with two workers, each a process of its own; only these are ended."""
+    port = free_port()
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    environment = os.environ | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str) -> None:
+        started.append(
+            subprocess.Popen(
+                [spark_class, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+        )
+
+    master = f"spark://127.0.0.1:{port}"
+    ui = str(free_port())
+    start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", ui)
+    for n in range(2):
+        start(
+            "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+            "--work-dir", str(tmp_path / f"work{n}"), "--webui-port", str(free_port()), master,
+        )  # fmt: skip
+    try:
+        yield master
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(30)
+
+
+def test_a_standalone_master_with_two_workers(local: Path, standalone: str, sample_pcaps: Path, tmp_path: Path) -> None:
+    run(tmp_path / "lake", sample_pcaps, "--master", standalone)
     for table in ("messages", "commands", "media_tags", "connections", "findings"):
         assert rows(local, table) == rows(tmp_path / "lake", table), table

@@ -187,7 +187,7 @@ def test_killed_at_every_place(spark: SparkSession, captures: list[Path], all_at
     rest = [p for p in captures if p not in rotated]
     lake = tmp_path / "lake"
     assert command(lake, rotated[0]).returncode == 0
-    places = ("plan", "scan", "split", "after messages", "between tables", "before commit", "after commit")
+    places = ("plan", "split", "between tables", "before commit", "after commit")
     for place in places:
         died = command(lake, *rotated[1:], *rest, failpoint=place)
         assert died.returncode == -signal.SIGKILL, (place, died.stderr)

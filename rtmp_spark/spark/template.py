@@ -1,0 +1,61 @@
+"""New local lakes from a template: fifteen empty tables, made by SQL once for each version and then copied.
+
+Making them takes most of the time of a first ingest. A copy gets table ids of its own. Only local lakes; nothing but
+empty tables is ever copied.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+import zlib
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.schema import TABLES
+
+from .jars import DELTA_VERSION, cache_directory
+from .tables import create_statement, create_tables
+
+_ID = re.compile(r'(?<="id":")[0-9a-f-]{36}(?=")')
+
+
+def new_lake(spark: SparkSession, directory: Path) -> None:
+    """Every table that is not there yet; copied if nothing is there."""
+    if not any((directory / name).exists() for name in TABLES):
+        template = _template(spark)
+        if template is not None:
+            for name in TABLES:
+                _copy(template / name, directory / name)
+            return
+    create_tables(spark, str(directory.absolute()))
+
+
+def _template(spark: SparkSession) -> Path | None:
+    try:
+        statements = "".join(create_statement(table, "") for table in TABLES.values())
+        template = cache_directory() / f"lake-{DELTA_VERSION}-{zlib.crc32(statements.encode()):08x}"
+    except UserError:  # no cache: without
+        return None
+    if not template.is_dir():
+        growing = template.with_name(f"{template.name}.{os.getpid()}")
+        try:
+            create_tables(spark, str(growing))
+            growing.rename(template)
+        except OSError:  # somebody else was quicker, or there is no room
+            shutil.rmtree(growing, ignore_errors=True)
+    return template if template.is_dir() else None
+
+
+def _copy(table: Path, target: Path) -> None:
+    """The log of an empty table under a new id. Checksum files of Hadoop would not fit any more and stay behind."""
+    fresh = str(uuid.uuid4())
+    log = target / "_delta_log"
+    log.mkdir(parents=True)
+    for file in sorted((table / "_delta_log").iterdir()):
+        if file.is_file() and not file.name.startswith("."):
+            (log / file.name).write_text(_ID.sub(fresh, file.read_text(), count=1))
