@@ -121,6 +121,7 @@ def rewrite() -> None:
         for question in questions(text):
             for language, (source, output) in question.blocks.items():
                 fresh = run(question, language, Path(directory))
+                assert "went wrong" not in fresh, f"question {question.number}: {fresh}"
                 old = f"```{language}\n{source}```\n```text\n{output}```"
                 assert text.count(old) == 1, old
                 text = text.replace(old, f"```{language}\n{source}```\n```text\n{fresh}```")
