@@ -1,0 +1,92 @@
+"""What is in the wheel and the sdist, built as `make dist` builds them, and that the wheel runs on its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rtmp_spark import __version__
+
+pytest.importorskip("build", reason="build is not installed")
+pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 or later is not installed")
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of what git knows, so that nothing of the working directory slips in."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git clone")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "sample_pcaps/", "docs/", "notebooks/")):
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
+    return out
+
+
+def sources(suffix: str) -> set[str]:
+    roots = {"rtmp_spark": ROOT, "rtmp_relay": ROOT / "server"}
+    return {
+        path.relative_to(root).as_posix()
+        for package, root in roots.items()
+        for path in (root / package).rglob(f"*{suffix}")
+        if "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_all_code_vectors_and_assets(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    known = {name.removeprefix("server/") for name in tracked}
+    assert sources(".py") & known <= names
+    assert sources(".json") & known <= names
+    assert {"rtmp_spark/py.typed", "rtmp_spark/report/assets/report.js"} <= names
+    assert sum(name.startswith("rtmp_spark/vectors/") and name.endswith(".json") for name in names) > 100
+    assert {name.split("/")[0] for name in names} == {"rtmp_spark", "rtmp_relay", f"rtmp_spark-{__version__}.dist-info"}
+
+
+def test_the_sdist_can_be_built_from(dist: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "rtmp_spark/py.typed", "server/rtmp_relay/relay.py"} <= names
+    assert "rtmp_spark/report/assets/report.js" in names
+
+
+def test_the_wheel_runs_from_its_zip_without_what_is_heavy(dist: Path) -> None:
+    """As spark-submit --py-files uses it; the codec must not even look for other packages."""
+    (wheel,) = dist.glob("*.whl")
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); before = set(sys.modules)\n"
+        "import rtmp_spark.codec.decoder, rtmp_spark.codec.encoder\n"
+        "heavy = {'numpy', 'pyarrow', 'pyspark', 'pandas', 'rich'} & set(sys.modules)\n"
+        "print(rtmp_spark.__file__, rtmp_spark.__version__, sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=dist)
+    assert done.returncode == 0, done.stderr
+    place, version, heavy = done.stdout.split(maxsplit=2)
+    assert place.startswith(str(wheel)) and version == __version__ and heavy.strip() == "[]"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    holders = [
+        path.relative_to(ROOT).as_posix()
+        for path in [ROOT / "pyproject.toml", *ROOT.glob("rtmp_spark/**/*.py"), *ROOT.glob("server/**/*.py")]
+        if f'"{__version__}"' in path.read_text(encoding="utf-8")
+    ]
+    assert holders == ["rtmp_spark/__init__.py"]
