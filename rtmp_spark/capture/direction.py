@@ -48,6 +48,8 @@ from rtmp_spark.codec.message import (
     parse_control,
 )
 
+_FEW = 32
+_REPEATED_BYTES = 4096  # of a command that is worth remembering
 KEPT_PLACES = 1 << 18  # segments remembered for messages that are still under way
 _CONTROL_LAST = 6
 _LONGEST_HEADER = 18
@@ -57,11 +59,7 @@ _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 MessageHook = Callable[[int, MessageReceived, int], None]
 
 
-# Commands and controls repeat from connection to connection, byte by byte. What they give is never changed.
-_read_control = lru_cache(1024)(parse_control)
-
-
-@lru_cache(1024)
+@lru_cache(1024)  # commands repeat from connection to connection, byte by byte; what they give is never changed
 def _read_command(type_id: int, payload: bytes, limits: Limits) -> tuple[Command, list[Any]]:
     command = parse_command(type_id, payload, limits)
     return command, [to_json(value) for value in command.args]
@@ -80,6 +78,9 @@ class Places:
         self.high = 0
 
     def add(self, run: Run) -> None:
+        if len(run.seg_frames) <= _FEW:
+            self._add_few(run)
+            return
         known = np.maximum.accumulate(run.seg_frames)
         if len(known) and known[0] < self.high:
             known = np.maximum(known, self.high)
@@ -89,6 +90,19 @@ class Places:
         self.at += known.tolist()
         if self.at:
             self.high = self.at[-1]
+
+    def _add_few(self, run: Run) -> None:
+        """The same without numpy, whose calls cost more than so few numbers."""
+        frames = run.seg_frames.tolist()
+        self.offsets += run.seg_offsets.tolist()
+        self.frames += frames
+        self.times += [ts_ns // 1000 for ts_ns in run.seg_ts_ns.tolist()]
+        high = self.high
+        for frame in frames:
+            if frame > high:
+                high = frame
+            self.at.append(high)
+        self.high = high
 
     def raise_to(self, frame: int) -> None:
         self.high = max(self.high, frame)
@@ -146,7 +160,10 @@ class DirectionDecoder:
             self._base = run.offset
         self._places.add(run)
         self._take(self._decoder.receive_data(run.data))
-        self._places.forget_before(self._base + self._pending_start())
+        pending = self._decoder.pending_start
+        if pending is None:
+            pending = self._decoder.buffered_from
+        self._places.forget_before(self._base + pending)
 
     def receive_gap(self, gap: Gap) -> None:
         self._places.raise_to(gap.frame)
@@ -213,26 +230,22 @@ class DirectionDecoder:
     def phase(self) -> str:
         return self._decoder.phase
 
-    def _pending_start(self) -> int:
-        """The first byte whose packet may still be asked for."""
-        decoder = self._decoder
-        begun = [stream.start for stream in decoder._chunks.streams.values() if stream.active]
-        return min(begun, default=decoder._base)
-
     # -- events to facts ------------------------------------------------------------------------------------
 
     def _take(self, events: list[Event]) -> None:
         numbers: dict[int, tuple[int, int]] = {}  # where a message of these events starts: its number, stream id
         violations = self._waiting
+        message = self._message
         for event in events:
-            if isinstance(event, MessageReceived):
-                numbers[event.start] = (self._msg_no, event.stream_id)
-                self._message(event)
-            elif isinstance(event, Violation):
-                violations.append(event)
-            elif isinstance(event, HandshakePart):
-                self._handshake(event)
-            elif isinstance(event, Synchronised):
+            kind = type(event)
+            if kind is MessageReceived:
+                numbers[event[0]] = (self._msg_no, event[5])  # type: ignore[index, misc]
+                message(event)  # type: ignore[arg-type]
+            elif kind is Violation:
+                violations.append(event)  # type: ignore[arg-type]
+            elif kind is HandshakePart:
+                self._handshake(event)  # type: ignore[arg-type]
+            elif kind is Synchronised:
                 self.synchronised = True
         if violations:
             self._waiting = []
@@ -356,25 +369,22 @@ class DirectionDecoder:
             self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
 
     def _control(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        control = _read_control(event.type_id, event.payload)
+        control = parse_control(event[4], event[17])
         values = control[:6]
         facts = self.facts
         facts.controls.append((msg_no, ts, frame & FRAME_MASK, *values))
-        facts.notable.append(ControlFact(at, msg_no, ts, frame, self._base + event.end, *values))
-        if event.type_id == ACKNOWLEDGEMENT:
+        facts.notable.append(_new(ControlFact, (at, msg_no, ts, frame, self._base + event[1], *values)))
+        if event[4] == ACKNOWLEDGEMENT:
             second = facts.seconds.setdefault(ts // 1_000_000, [0, 0, 0, 0, None, None, None])
             second[6] = control.value
 
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        command, args = _read_command(event.type_id, event.payload, self._limits)
+        read = _read_command if event[11] <= _REPEATED_BYTES else _read_command.__wrapped__
+        command, args = read(event[4], event[17], self._limits)
         name = command.name or None
-        self.facts.notable.append(
-            CommandFact(
-                at, msg_no, ts, frame, event.stream_id, event.type_id, name, command.transaction_id,
-                command.amf_version, args,
-            )
-        )  # fmt: skip
-        if event.status == COMPLETE:
+        said = (at, msg_no, ts, frame, event[5], event[4], name, command.transaction_id, command.amf_version, args)
+        self.facts.notable.append(_new(CommandFact, said))
+        if command.violations and event[14] == COMPLETE:
             for code, _, detail in command.violations:
                 self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
         if name == "deleteStream" or name == "closeStream":
