@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
+    _say_whatever_comes("--json" in argv)
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -118,6 +120,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _complain(*_explanation(error))
+
+
+def _say_whatever_comes(as_json: bool) -> None:
+    """No text from a capture ends a command because the terminal has no letter for it; JSON is UTF-8 everywhere."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if stream.encoding.lower().replace("-", "") == "utf8":
+            stream.reconfigure(errors="backslashreplace")  # lone surrogates, as in file names that are not UTF-8
+        elif as_json and stream is sys.stdout:
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        else:
+            stream.reconfigure(errors="replace")
 
 
 def _run(argv: list[str]) -> int:

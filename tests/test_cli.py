@@ -173,3 +173,17 @@ def test_doctor_knows_the_pins_of_the_package() -> None:
     assert needed["numpy"] == ("", "")
     assert needed["pyspark"][1] == "spark"
     assert needed["pyspark"][0].startswith("4.")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--table", "commands"), ("--json",)])
+def test_a_terminal_without_the_letters_gets_something_else(arguments: tuple[str, ...], sample_pcaps: Path) -> None:
+    capture = sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap"  # names in letters beyond ASCII
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "rtmp_spark.cli", "inspect", str(capture), *arguments]
+    result = subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **plain})
+    assert (result.returncode, result.stderr) == (0, b"")
+    if arguments == ("--json",):
+        assert any("\u00fc" in line for line in result.stdout.decode("utf-8").splitlines())
+        assert all(json.loads(line) for line in result.stdout.decode("utf-8").splitlines())
+    else:
+        assert result.stdout.isascii()
