@@ -145,30 +145,35 @@ class Dechunker:
                     if rest > size:
                         following = (rest - 1) // size
                         stop = data + rest + following
+                        if stop > end:  # as many whole chunks as there are
+                            following = (end - data + 1) // (size + 1) - 1
+                            stop = data + following + (following + 1) * size
                         if (
-                            stop <= end
+                            following > 0
                             and buf[data + size] == byte
                             and buf[data + size : stop : size + 1].count(byte) == following
+                            and self.held + stop - data - following <= self.limits.partial_bytes
                         ):
                             whole = bytearray(buf[data:stop])
                             del whole[size :: size + 1]
                             cs.chunks += following + 1
-                            cs.got = cs.length
+                            cs.got += len(whole)
                             pos = stop
-                            self._store(cs, whole, pos, out)
-                            self._finish(cs, self.base + pos, out)
+                            self._store(cs, whole)
+                            if cs.got == cs.length:
+                                self._finish(cs, self.base + pos, out)
                             continue
                         if data + size <= end:
                             pos = data + size
                             cs.got += size
                             cs.chunks += 1
-                            self._store(cs, buf[data:pos], pos, out)
+                            self._store(cs, buf[data:pos])
                             continue
                     elif data + rest <= end:
                         pos = data + rest
                         cs.chunks += 1
                         cs.got = cs.length
-                        self._store(cs, buf[data:pos], pos, out)
+                        self._store(cs, buf[data:pos])
                         self._finish(cs, self.base + pos, out)
                         continue
             after = self._chunk(buf, pos, end, final, out)
@@ -399,6 +404,7 @@ class Dechunker:
                 and ext is None
                 and last <= end
                 and not cs.dropping
+                and self.held + length <= self.limits.partial_bytes
                 and buf[stop] == mark
                 and buf[stop : last : size + 1].count(mark) == following
             ):  # speed.md: counting the continuation headers proves the whole message at once
@@ -424,7 +430,7 @@ class Dechunker:
                 f"unfinished messages announce more than {self.limits.partial_bytes} bytes",
                 start,
             )
-        self._store(cs, buf[data:stop], stop, out)
+        self._store(cs, buf[data:stop])
         if cs.got == cs.length:
             self._finish(cs, self.base + stop, out)
         return stop
@@ -488,7 +494,7 @@ class Dechunker:
             count = max(0, stop - data)
         cs.got += count
         cs.chunks += 1
-        self._store(cs, buf[data:stop], stop, out)
+        self._store(cs, buf[data:stop])
         if cs.got == cs.length:
             self._finish(cs, self.base + stop, out)
         return stop
@@ -873,7 +879,7 @@ class Dechunker:
             detail = f"a control message on stream {message.stream_id}, not 0"
             self._flag(out, ViolationCode.CTRL_STREAM_ID, start, detail, start, weight)
 
-    def _store(self, cs: ChunkStream, chunk: bytes | bytearray, pos: int, out: list[Event]) -> None:
+    def _store(self, cs: ChunkStream, chunk: bytes | bytearray) -> None:
         if not cs.dropping:
             if self.held + len(chunk) <= self.limits.partial_bytes:
                 cs.payload += chunk

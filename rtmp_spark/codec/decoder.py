@@ -78,15 +78,19 @@ class RtmpDecoder:
         """Stream offset at which the oldest unfinished message begins; None when there is none."""
         return min([cs.start for cs in self._chunks.streams.values() if cs.active], default=None)
 
+    def forget_headers(self) -> None:
+        """What chunk streams remember for bytes to come, when none will."""
+        self._chunks.streams = {}
+
     # -- input -----------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:
         out: list[Event] = []
         if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._need:
+            if len(self._buffer) + len(data) < self._need:
+                self._buffer += data
                 return out
-            data = bytes(self._buffer)
+            data = b"".join((self._buffer, data))
         elif not isinstance(data, bytes):
             data = bytes(data)
         if data:

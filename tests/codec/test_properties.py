@@ -20,6 +20,7 @@ from realstreams import Stream, real_streams, rechunked
 
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Skipped, Violation
+from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
 EXAMPLES = int(os.environ.get("RTMP_SPARK_EXAMPLES", "60"))
 tried = settings(
@@ -112,8 +113,8 @@ def mutated(rng: random.Random, longest: int) -> list[Piece]:
 # -- ways of feeding ---------------------------------------------------------------------------------------------
 
 
-def decoded(pieces: list[Piece], phase: str) -> list[Event]:
-    decoder = RtmpDecoder(phase=phase)
+def decoded(pieces: list[Piece], phase: str, limits: Limits = DEFAULT_LIMITS) -> list[Event]:
+    decoder = RtmpDecoder(limits, phase=phase)
     events: list[Event] = []
     for piece in pieces:
         events += decoder.receive_gap(piece) if isinstance(piece, int) else decoder.receive_data(piece)
@@ -223,6 +224,15 @@ def test_resumed_at_every_byte(data: bytes, phase: str) -> None:
     assert resumed([data[at : at + 1] for at in range(len(data))], phase) == whole
     for at in range(0, len(data), 7):
         assert resumed([data[:at], data[at:]], phase) == whole, at
+
+
+@given(data=NEARLY_CHUNKS, budget=st.sampled_from([100, 200, 300, 500]), seed=st.integers(0, 99))
+@tried
+def test_limits_bite_at_the_same_place_however_the_input_is_cut(data: bytes, budget: int, seed: int) -> None:
+    limits = Limits(message_bytes=1000, partial_bytes=budget)
+    whole = decoded([data], "chunks", limits)
+    for longest in (1, 100, 300):
+        assert decoded(cut([data], random.Random(seed), longest), "chunks", limits) == whole
 
 
 @given(seed=st.integers(0, 1 << 32), phase=st.sampled_from(["handshake", "handshake", "chunks", "midstream"]))
