@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from functools import lru_cache
 from typing import Any
 
 from rtmp_spark.capture.items import FRAME_BITS, Closed, End, Item
@@ -25,9 +26,14 @@ Endpoint = tuple[str, int]
 
 
 def endpoint(packed: bytes) -> Endpoint:
-    address = ipaddress.IPv6Address(packed[:16])
+    return _host(packed[:16]), int.from_bytes(packed[16:18], "big")
+
+
+@lru_cache(4096)
+def _host(packed: bytes) -> str:
+    address = ipaddress.IPv6Address(packed)
     mapped = address.ipv4_mapped
-    return str(address if mapped is None else mapped), int.from_bytes(packed[16:18], "big")
+    return str(address if mapped is None else mapped)
 
 
 class Connection:
@@ -280,6 +286,7 @@ class Connection:
         if not self.dropped:
             for stream in self.streams:
                 stream.finish(out)
+                stream.history = b""
                 if stream.packets:
                     out.append(self._end(stream))
         out.append(Closed(self))

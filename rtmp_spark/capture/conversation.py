@@ -335,13 +335,24 @@ class Conversation:
         if not self._ready(final=False):
             return
         self._collect(sink)
-        self._fold(sink, None if self._over() else self._at)
+        if self._over():
+            self._fold(sink, None)
+            self._settle()
+        else:
+            self._fold(sink, self._at)
         self._at = at
         self._emit_seconds(sink, newest_second - SETTLED_SECONDS)
 
     def _over(self) -> bool:
         """Both sides said that they are done, and all that they sent is here."""
         return all(stream.fin is not None and stream.next_offset >= stream.fin for stream in self.connection.sides)
+
+    def _settle(self) -> None:
+        """No byte will come any more, yet packets may for a minute: what only bytes need is let go of."""
+        if self.wrapping is None:
+            for decoder in self.directions:
+                if decoder is not None:
+                    decoder.settle()
 
     def _ready(self, final: bool) -> bool:
         if not self.accepted or self.refusal is not None:
@@ -406,12 +417,16 @@ class Conversation:
         self._notable.sort()
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
         session = self.session
+        told, judged = session.notable, None if self._judge is None else self._judge.notable
+        names = (self.direction_name(0), self.direction_name(1))
+        first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
-            self._fold_media(at)
-            direction = self.direction_name(number)
-            session.notable(direction, fact)
-            if self._judge is not None:
-                self._judge.notable(direction, fact)
+            if (first and first[0] <= at) or (second and second[0] <= at):
+                self._fold_media(at)
+            direction = names[number]
+            told(direction, fact)
+            if judged is not None:
+                judged(direction, fact)
         del self._notable[:cut]
         self._fold_media(up_to)
         if self._judge is not None:
@@ -490,6 +505,10 @@ class Conversation:
         if self._settings.closed is not None:
             self._settings.closed(self)
         return True
+
+    def release(self) -> None:
+        """It is closed and told. The session and its judge know each other: let them go at once."""
+        self.session.judge = self._judge = None
 
     def _ending(self) -> Ending:
         connection = self.connection

@@ -113,6 +113,9 @@ class Places:
         if keep > 0:
             del self.offsets[:keep], self.frames[:keep], self.times[:keep], self.at[:keep]
 
+    def forget_all(self) -> None:
+        self.offsets, self.frames, self.times, self.at = [], [], [], []
+
     def index(self, offset: int) -> int:
         return max(bisect_right(self.offsets, offset) - 1, 0)
 
@@ -217,6 +220,14 @@ class DirectionDecoder:
         waiting, self._waiting = self._waiting, []
         for violation in waiting:
             self._fault(violation, None, None)
+
+    def settle(self) -> None:
+        """All bytes are here: unless something is unfinished, no packet of a byte will be asked for any more."""
+        decoder = self._decoder
+        whole = decoder.phase == "chunks" and decoder.pending_start is None and decoder.offset == decoder.buffered_from
+        if whole and not self._waiting:
+            decoder.forget_headers()
+            self._places.forget_all()
 
     def take_facts(self) -> Facts:
         facts, self.facts = self.facts, Facts()

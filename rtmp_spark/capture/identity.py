@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import lru_cache
 from ipaddress import ip_address
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
@@ -15,8 +16,13 @@ def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_s
     return "C" + "".join([_BASE32[number >> shift & 31] for shift in range(95, -1, -5)])
 
 
+@lru_cache(4096)
+def _packed(host: str) -> bytes:
+    return ip_address(host).packed
+
+
 def community_id(a: tuple[str, int], b: tuple[str, int]) -> str:
     """Community ID v1 with seed 0: the same for both directions, as Zeek and Suricata write it."""
-    ends = sorted((ip_address(host).packed, port) for host, port in (a, b))
+    ends = sorted([(_packed(a[0]), a[1]), (_packed(b[0]), b[1])])
     text = b"\0\0" + ends[0][0] + ends[1][0] + b"\x06\0" + ends[0][1].to_bytes(2, "big") + ends[1][1].to_bytes(2, "big")
     return "1:" + base64.b64encode(hashlib.sha1(text).digest()).decode()

@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]  # bytes of the current file read so far, 
 def rare_collections() -> Iterator[None]:
     """Rows and facts hold no cycles; looking for some among millions of them takes a third of the time."""
     before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 50, 100)
+    gc.set_threshold(5_000_000, 50, 100)
     try:
         yield
     finally:
@@ -249,9 +249,13 @@ class Recording:
     def _close_all(self, closed: list[Conversation], final: bool) -> None:
         """In their order, but a connection on which a tunnel began stays while others carry that on."""
         waiting, left = [*self._lingering, *closed], -1
+        self._lingering = []
+        closed.clear()
         while len(waiting) != left:
             left, stay = len(waiting), []
-            for conversation in waiting:
+            waiting.reverse()
+            while waiting:  # each goes as soon as it is told: thousands may end together
+                conversation = waiting.pop()
                 if self._tunnels.carried_on(conversation.connection):
                     stay.append(conversation)
                 else:
@@ -293,7 +297,9 @@ class Recording:
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
-        if conversation.close(self._sink):
+        closed = conversation.close(self._sink)
+        conversation.release()
+        if closed:
             self.connections += 1
             return
         why = conversation.refusal or "unknown"

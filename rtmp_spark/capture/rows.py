@@ -108,17 +108,23 @@ class _Spool:
 
 def resolve_captures(batch: pa.RecordBatch, table: str, capture_ids: Sequence[str | None]) -> pa.RecordBatch:
     """The batch as its table has it: file numbers replaced by capture ids."""
-    ids = arrow_column(capture_ids, pa.string())
     target = schema.arrow_schema(table)
     arrays = []
     for field, array in zip(target, batch.columns):
         if field.name in _CAPTURE_COLUMNS:
             if pa.types.is_list(array.type):
-                array = pa.ListArray.from_arrays(array.offsets, ids.take(array.values))
+                array = pa.ListArray.from_arrays(array.offsets, _ids(array.values, capture_ids))
             else:
-                array = ids.take(array)
+                array = _ids(array, capture_ids)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _ids(numbers: pa.Array, capture_ids: Sequence[str | None]) -> pa.Array:
+    """Not by `take`, which loads all of pyarrow.compute: a small capture would wait for that longer than for us."""
+    if len(capture_ids) == 1 and not numbers.null_count:
+        return arrow_column([capture_ids[0]] * len(numbers), pa.string())
+    return arrow_column([None if n is None else capture_ids[n] for n in numbers.to_pylist()], pa.string())
 
 
 class RowSink:

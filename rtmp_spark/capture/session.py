@@ -264,13 +264,13 @@ class Session:
         if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
             self.torn_down[direction] = fact.ts
         self._redactor.learn(name, fact.args, self.known_secrets)
-        exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
         if self._command_rows:
+            exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
             self.commands[direction].append(self.command_row(exchange))
         else:
             self.commands_seen += 1
             if len(self.ladder) < LADDER:
-                self.ladder.append(exchange)
+                self.ladder.append(Exchange(direction, fact, response_to, response_ms, level, code, description))
 
     def command_row(self, exchange: Exchange) -> Row:
         """The row of the table `commands`, without secrets."""
@@ -454,10 +454,15 @@ class Session:
         return session
 
 
+_TAGS = frozenset(("$ecma", "value", "assoc", "$pairs"))
+
+
 def _fields(value: Any) -> dict[str, Any]:
     """The fields of an object in the tagged JSON, whatever kind of object it is."""
     if not isinstance(value, dict):
         return {}
+    if _TAGS.isdisjoint(value):
+        return value
     for tag in ("$ecma", "value", "assoc"):
         if isinstance(value.get(tag), dict) and (tag == "$ecma" or "$class" in value or "$array" in value):
             return _fields(value[tag])

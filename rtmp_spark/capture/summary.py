@@ -5,6 +5,7 @@ Measures that need more than a session (bitrates, drift, stalls) are left null h
 
 from __future__ import annotations
 
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rtmp_spark.capture.closing import Ending
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
 
 _CONNECTION_COLUMNS = column_names("connections")
+_told_of_end = itemgetter(*(_CONNECTION_COLUMNS.index(name) for name in Ended._fields))
 _STREAM_COLUMNS = column_names("streams")[:-1]  # the ingest is known to the lake only
 _COUNTED = (
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
     "missed_bytes", "retransmitted_bytes", "out_of_order_packets",
 )  # fmt: skip
+_counters = attrgetter(*_COUNTED)
 
 
 def connection_row(conversation: Conversation, settings: Settings, ending: Ending, cause: str) -> Row:
@@ -35,7 +38,7 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
     files = sorted(connection.files)
     both = (ending.streams["c2s"], ending.streams["s2c"])
     silence = [ending.silence_us(d) for d in ("c2s", "s2c")]
-    counted: list[Any] = [int(getattr(stream, name)) for name in _COUNTED for stream in both]
+    counted = [int(value) for pair in zip(*map(_counters, both)) for value in pair]
     names = dict.fromkeys(redact.stream_name(s.name) for s in session.spans if s.name is not None)
     return (
         conversation.uid, files, orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end, settings.sensor,
@@ -51,7 +54,7 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
 
 def ended(row: Row) -> Ended:
     """What of a row of `connections` several connections are judged together by."""
-    return Ended(*(row[_CONNECTION_COLUMNS.index(name)] for name in Ended._fields))
+    return Ended._make(_told_of_end(row))
 
 
 def _software(judge: Judge | None) -> tuple[str | None, str | None, list[str]]:
@@ -82,4 +85,4 @@ def stream_row(conversation: Conversation, settings: Settings, span: StreamSpan,
     }
     if session.judge is not None:
         known |= session.judge.stream_columns(span, findings)
-    return tuple(known.get(name) for name in _STREAM_COLUMNS)
+    return tuple(map(known.get, _STREAM_COLUMNS))

@@ -36,7 +36,9 @@ class HabitFold:
         return self.client if direction == "c2s" else self.server
 
     def _learn(self, direction: str, habit: str, value: object) -> None:
-        self._of(direction).setdefault(habit, str(value)[:_VALUE_CHARS])
+        known = self.client if direction == "c2s" else self.server
+        if habit not in known:
+            known[habit] = str(value)[:_VALUE_CHARS]
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
@@ -44,22 +46,23 @@ class HabitFold:
         known = self._csid[direction]
         if len(known) >= _FIRST_MESSAGES:
             return
-        for message in messages[: _FIRST_MESSAGES - len(known)]:
-            known[message.msg_no] = message.csid
-            habit = _KINDS.get(message.type_id)
-            if habit is not None:
-                self._learn(direction, habit, message.csid)
+        learned = self._of(direction)
+        for _, _, _, _, msg_no, _, csid, type_id, stream_id in messages[: _FIRST_MESSAGES - len(known)]:
+            known[msg_no] = csid
+            habit = _KINDS.get(type_id)
+            if habit is not None and habit not in learned:
+                self._learn(direction, habit, csid)
                 if habit != "data_csid":
-                    self._learn(direction, "media_stream_id", message.stream_id)
+                    self._learn(direction, "media_stream_id", stream_id)
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
         if fact.part == 1:
             self._learn(direction, "packet_version", fact.data[4:8].hex())
             self._learn(direction, "packet_time", "set" if any(fact.data[:4]) else "0")
             self._learn(direction, "packet_random", fact.data[8:16].hex())
-            self._packets[direction] = fact.data.hex()
+            packet = self._packets[direction] = fact.data.hex()
             if direction == "s2c" and "c2s" in self._packets:
-                self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == fact.data.hex() else "no")
+                self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == packet else "no")
         elif fact.part == 2 and direction == "c2s":
             self._packets.clear()
 
