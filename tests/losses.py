@@ -2,7 +2,8 @@
 
 A message is untouched when all its bytes were recorded. Each trial counts the untouched messages, those of them that
 the decoder reports whole, and what it reports although nobody sent it: a whole message with other bytes or in another
-place, or a part of a message that never began there.
+place, or a part of a message that never began there. (Of a message that lost only bytes of its header the last one may
+still be a header: the payload that ends there was sent.)
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def decode(stream: Stream, loss: Loss) -> list[Event]:
 def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
     shift = loss.last if loss.joined else 0
     sent = {(m.start, m.csid, m.type_id, len(m.payload)): m for m in stream.messages}
+    touched = {(m.end, m.csid, m.type_id, m.payload) for m in stream.messages if m.start < loss.last < m.end}
     untouched = {key for key, m in sent.items() if m.start >= loss.last or (m.end <= loss.first and not loss.joined)}
     found, invented = set(), 0
     for event in events:
@@ -79,6 +81,8 @@ def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
             key = (event.start + shift, event.csid, event.type_id, event.length)
             if event.status == COMPLETE and key in sent and sent[key].payload == event.payload:
                 found.add(key)
+            elif (event.end + shift, event.csid, event.type_id, event.payload) in touched:
+                continue
             elif event.status == COMPLETE or (key not in sent and key[0] + key[3] < len(stream.data)):
                 invented += 1
     return Outcome(len(untouched), len(untouched & found), invented)

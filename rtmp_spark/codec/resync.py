@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ MAX_SIZE = 0xFFFFFF
 PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
 ENOUGH_BITS = 120  # no need to walk further
+HEADERS_ALONE_BITS = 120  # when payloads speak against their type: three headers with a length in a row
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
 TRUST_BITS = 28  # what must follow a message whose length is from before the loss
@@ -148,7 +148,7 @@ def find(
     chain = _Chain(buf, anchors, dialect_absent, final)
     need = PROOF_BITS_AT_END if final else PROOF_BITS
     best: tuple[int, _Walk] | None = None
-    earlier = anchors
+    earlier = _one_reading(buf, anchors, heads)
     shown = 0  # a size whose cuts were seen
     # A change of the size may be among what was lost: the size that verifies first in the stream is the true one.
     for size in (*([chunk_size] if chunk_size else []), *(size for size in INTERLEAVED_SIZES if size != chunk_size), 0):
@@ -168,6 +168,7 @@ def find(
             if size and walk.cuts > 1:
                 shown = size
             break
+    best = _by_headers_alone(chain, earlier, chunk_size, heads) or best
     if best is None or best[0] > ALIKE_BYTES // 8:
         if final or best is not None or len(buf) >= ALIKE_BYTES:
             alike = _all_alike(buf[:ALIKE_BYTES] if best is None else buf[: min(best[0] + 1, ALIKE_BYTES)], anchors)
@@ -176,27 +177,53 @@ def find(
     if best is None:
         return None
     anchor, walk = best
+    for long in (anchor - 1, anchor - 2):  # the csids that come later tell how long the first header is
+        if long in anchors and buf[long] & 63 == anchor - long - 1 and _long_csid(buf, long) in walk.heads:
+            chain.steps = MAX_STEPS
+            longer = chain.walk(long, walk.size, heads)
+            if longer is not None and longer.bits >= need:
+                anchor, walk = long, longer._replace(floor=walk.floor, cuts=walk.cuts)
     sync = _back(buf, anchor, anchors, walk, heads)
     if sync.chunk_size == chunk_size and not best[1].cuts:
         sync = sync._replace(size_floor=chunk_size)
     return sync
 
 
-def _anchors(buf: bytes, start: int) -> list[int]:
-    """Where headers with a length may stand.
+def _by_headers_alone(
+    chain: _Chain, anchors: list[int], chunk_size: int, heads: dict[int, Head]
+) -> tuple[int, _Walk] | None:
+    """A sender of test patterns or of codecs unheard of: its headers stand right, whatever is in its payloads."""
+    chain.steps = MAX_STEPS
+    chain.any_payload = True
+    chain.interleaved = chunk_size > 0
+    for anchor in anchors:
+        walk = chain.walk(anchor, chunk_size, heads, guesses=0)
+        if walk is not None and walk.bits + (0 if anchor else FIRST_BITS) >= HEADERS_ALONE_BITS:
+            return anchor, walk
+    return None
 
-    A header of one byte behind a byte 0x00, 0x01, 0x40 or 0x41 also reads as a csid of two or three bytes: the long
-    reading holds where it comes again and the header never stands without it."""
-    found = [match.start() for match in _ANCHOR.finditer(buf, start)]
-    inner = {pos + step for pos in found if buf[pos] & 63 < 2 for step in (1 + (buf[pos] & 63),)}.intersection(found)
-    if not inner:
-        return found
-    alone = {buf[pos] & 63 for pos in found if pos not in inner}
-    behind: Counter[int] = Counter(buf[pos] for pos in inner)
-    long = {byte for byte, count in behind.items() if count > 1 and byte & 63 not in alone}
-    drop = {pos for pos in inner if buf[pos] in long}
-    drop |= {pos - step for pos in inner - drop for step in (1, 2) if buf[pos - step] & 63 == step - 1}
-    return [pos for pos in found if pos not in drop]
+
+def _anchors(buf: bytes, start: int) -> list[int]:
+    """Where headers with a length may stand."""
+    return [match.start() for match in _ANCHOR.finditer(buf, start)]
+
+
+def _one_reading(buf: bytes, anchors: list[int], used: Container[int]) -> list[int]:
+    """A header of one byte behind a byte 0x00, 0x01, 0x40 or 0x41 also reads as a csid of two or three bytes.
+
+    Such csids are rare: the long reading holds only where that csid is in use and the short one's is not."""
+    drop: set[int] = set()
+    found = set(anchors)
+    for pos in anchors:
+        short = pos + 1 + (buf[pos] & 63)
+        if buf[pos] & 63 < 2 and short in found:
+            long = _long_csid(buf, pos) in used and buf[short] & 63 not in used
+            drop.add(short if long else pos)
+    return [pos for pos in anchors if pos not in drop] if drop else anchors
+
+
+def _long_csid(buf: bytes, pos: int) -> int:
+    return 64 + buf[pos + 1] + (buf[pos + 2] << 8 if buf[pos] & 63 else 0)
 
 
 # -- forward -----------------------------------------------------------------------------------------------------
@@ -371,6 +398,7 @@ class _Chain:
         self.final = final
         self.steps = MAX_STEPS
         self.interleaved = False
+        self.any_payload = False  # believe headers against what the payloads look like
 
     def walk(
         self,
@@ -437,6 +465,8 @@ class _Chain:
                 worth = _header_bits(header, heads)
                 head = buf[data : data + 24]
                 inside = payload_bits(type_id, length, head)
+                if inside < 0 and self.any_payload and type_id not in _CONTROL_LENGTHS:
+                    inside = 0
                 if worth < 0 or inside < 0:
                     return None
                 bits += worth + inside
@@ -515,7 +545,7 @@ class _Chain:
             return None
         price = GUESS_BITS if inside >= 8 or csid in heads else 2 * GUESS_BITS
         best: _Walk | None = None
-        for stop in self._ends(data, csid):
+        for stop in self._ends(data, csid, heads):
             length = stop - data
             if size and length > size:
                 length -= (length - 1) // (size + 1)
@@ -534,11 +564,11 @@ class _Chain:
                     break  # a header with a length is not by chance inside a longer message
         return best
 
-    def _ends(self, data: int, csid: int) -> list[int]:
+    def _ends(self, data: int, csid: int, heads: dict[int, Head]) -> list[int]:
         """Where a message of `csid` at `data` may end: at a header with a length, or at another of its own kind."""
         buf = self.buf
         first = bisect_left(self.anchors, data + 1)
-        ends = self.anchors[first : first + 24]
+        ends = _one_reading(buf, self.anchors[first : first + 32], heads)[:24]
         limit = ends[-1] if len(ends) == 24 else len(buf)
         same = re.escape(buf[data : data + 1])
         own = re.compile(
