@@ -135,6 +135,14 @@ class Stream:
         return self.offset_of(self.acked_seq)
 
     @property
+    def settled(self) -> bool:
+        """All of it was delivered and its receiver has acknowledged the FIN: nothing sent again can change anything."""
+        if self.fin is None or self.next_offset < self.fin:
+            return False
+        acked = self.acked_offset
+        return acked is not None and acked > self.fin
+
+    @property
     def unacked_bytes(self) -> int | None:
         acked = self.acked_offset
         if acked is None:
@@ -312,7 +320,7 @@ class Stream:
     def _delivered(self, offset: int, end: int) -> bytes | None:
         """Bytes of this stream that were delivered already, None when they are too long ago."""
         start = self.next_offset
-        if offset < start - HISTORY_BYTES:
+        if offset < start - HISTORY_BYTES or self.settled:
             return None
         parts: list[bytes] = []
         for at, data, _frame, _ts_ns in reversed(self.ready):

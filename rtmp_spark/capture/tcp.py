@@ -195,6 +195,9 @@ class Reassembler:
         """End what lingered long enough; keep the number of connections and of kept bytes inside the limits."""
         for connection in touched:
             if self._open.get(connection.key) is connection:
+                for stream in connection.sides:
+                    if stream.history and stream.settled:
+                        stream.history = b""
                 self._weigh(connection)
                 if connection.closed_ts_ns is not None:
                     self._lingering[connection.key] = connection
