@@ -336,7 +336,11 @@ class Dechunker:
                     return self._orphan(cs, buf, pos, data, end, final, out)
                 return self._lose(f"fmt {fmt} on csid {cs.csid}, whose last header may have been lost")
         size = self.chunk_size
-        if length > self.size_floor and self.size_floor or self.old_size and length > min(self.old_size, size):
+        if self.size_floor:
+            unsettled = length > self.size_floor
+        else:
+            unsettled = self.old_size > 0 and length > min(self.old_size, size, DEFAULT_CHUNK_SIZE)
+        if unsettled:
             settled = self._settle_size(buf, data, cs.csid, length, end, final, out, ext)
             if settled < 0:
                 return -1
@@ -691,6 +695,8 @@ class Dechunker:
             return self._infer_size(buf, data, csid, length, end, final, ext)
         mark = 0xC0 | csid
         new, old = self.chunk_size, self.old_size
+        if length <= min(new, old):  # neither cuts it: a sender that heeds neither still cuts at the default
+            return self._settle_default(buf, data, mark, length, end, final, out)
         first = data + min(new, old)
         if first >= end:
             if not final:
@@ -715,16 +721,40 @@ class Dechunker:
             for size, stop in ((new, stops[0]), (old, stops[1]))
         ]
         if fits[1] and not fits[0]:
-            self.chunk_size = old
-            self._flag(
-                out,
-                ViolationCode.CHUNK_SIZE_NOT_APPLIED,
-                self.base + data,
-                f"chunk size {new} was announced, yet chunks are still cut at {old}",
-                None,
-            )
+            self._not_applied(old, data, out)
+        elif not fits[0] and old > DEFAULT_CHUNK_SIZE < new:
+            settled = self._settle_default(buf, data, mark, length, end, final, out)
+            if settled < 0:
+                return -1
         self.old_size = 0
         return 1
+
+    def _settle_default(
+        self, buf: bytes, data: int, mark: int, length: int, end: int, final: bool, out: list[Event]
+    ) -> int:
+        """Is a message cut at 128, whatever was announced (protocol.md rule 7)?"""
+        size = DEFAULT_CHUNK_SIZE
+        if buf[data + size : data + size + 1] != bytes((mark,)):
+            return self._wait(data + size + 1) if data + size >= end and not final else 1
+        stop = data + length + (length - 1) // size
+        if stop + 18 > end and not final:
+            return self._wait(stop + 18)
+        uncut = self.header_ok(buf, data + length, end, final) > 0
+        cut = self.header_ok(buf, stop, end, final) > 0
+        if cut and not uncut and buf[data + size : stop : size + 1].count(mark) == (length - 1) // size:
+            self._not_applied(size, data, out)
+            self.old_size = 0
+        return 1
+
+    def _not_applied(self, used: int, data: int, out: list[Event]) -> None:
+        self._flag(
+            out,
+            ViolationCode.CHUNK_SIZE_NOT_APPLIED,
+            self.base + data,
+            f"chunk size {self.chunk_size} was announced, yet chunks are still cut at {used}",
+            None,
+        )
+        self.chunk_size = used
 
     def _infer_size(
         self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, ext: int | None

@@ -52,7 +52,8 @@ def _piece(item: Any) -> Piece:
             return bytes.fromhex(item["fill"]) * length
         if set(item) == {"range", "length"}:
             low, high = (int(end, 16) for end in item["range"])
-            return bytes(low + index % (high - low + 1) for index in range(length))
+            count = (high - low) % 256 + 1  # ["90", "8f"] passes ff and goes on at 00
+            return bytes((low + index % count) % 256 for index in range(length))
     except (TypeError, KeyError, ValueError, ZeroDivisionError) as error:
         raise BadVector(f"unreadable piece {item!r}: {error}") from None
     raise BadVector(f"unreadable piece {item!r}")
