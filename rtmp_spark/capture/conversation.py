@@ -349,10 +349,13 @@ class Conversation:
 
     def _settle(self) -> None:
         """No byte will come any more, yet packets may for a minute: what only bytes need is let go of."""
-        if self.wrapping is None:
-            for decoder in self.directions:
-                if decoder is not None:
-                    decoder.settle()
+        if self.wrapping is not None:
+            return
+        for decoder in self.directions:
+            if decoder is not None:
+                decoder.settle()
+        if self._judge is not None:
+            self._judge.settle()
 
     def _ready(self, final: bool) -> bool:
         if not self.accepted or self.refusal is not None:

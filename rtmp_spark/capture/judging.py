@@ -46,6 +46,9 @@ class Judge(Protocol):
 
     def advance(self, at: int | None) -> Sequence[Finding]: ...
 
+    def settle(self) -> None:
+        """No message will come any more, though the end may be a minute away."""
+
     def seconds(self, direction: str, rows: Sequence[Row]) -> None: ...
 
     def close_cause(self, ending: Ending, cause: str) -> str: ...

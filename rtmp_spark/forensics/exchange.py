@@ -33,6 +33,11 @@ class ExchangeRules:
         self._lost = {"c2s": False, "s2c": False}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
+    def settle(self) -> None:
+        for direction in OTHER_WAY:
+            self._asked[direction].clear()
+            self._ever[direction].clear()
+
     def gap(self, direction: str) -> None:
         self._lost[direction] = True
 

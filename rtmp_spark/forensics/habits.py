@@ -149,6 +149,11 @@ class HabitFold:
             words.append(word)
             self._of(direction)["order"] = " ".join(words)
 
+    def settle(self) -> None:
+        for known in self._csid.values():
+            known.clear()
+        self._packets.clear()
+
     # -- state ----------------------------------------------------------------------------------------------------
 
     def state(self) -> list[Any]:

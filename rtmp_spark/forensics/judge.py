@@ -101,6 +101,11 @@ class Judge:
                 span.measure.found = []
         return found
 
+    def settle(self) -> None:
+        """No message will come any more: what only messages need is let go of."""
+        self.habits.settle()
+        self.exchange.settle()
+
     def seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""
         troubled = self._troubled[direction]
