@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -104,20 +105,41 @@ def test_the_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
             run(block, tmp_path, ports)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_the_spark_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def one_session() -> Iterator[None]:
+    """All Spark blocks in one session: a person starts one per command, which is most of the time it takes."""
     pytest.importorskip("pyspark", reason="pyspark is not installed")
-    from rtmp_spark.codec.errors import UserError
-    from rtmp_spark.spark import jars
+    from pyspark.sql import SparkSession
 
+    from rtmp_spark.codec.errors import UserError
+    from rtmp_spark.spark import start_spark
+
+    ours = SparkSession.getActiveSession() is None
     try:
-        jars.java_home()
-        jars.delta_jars()
+        session = start_spark("local[2]", small=True)
     except UserError as error:
         pytest.skip(f"no Spark here: {error}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkSession, "stop", lambda self: None)
+        yield
+    if ours:
+        session.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_session")
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_the_spark_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
     for block in to_run(page):
-        if NEEDS_SPARK.search(block.code):
-            run(block, tmp_path, [])
+        if not NEEDS_SPARK.search(block.code):
+            continue
+        if block.language == "python":
+            exec(compile(block.code, f"{page.name}:{block.line}", "exec"), {})
+            continue
+        for line in block.code.splitlines():
+            name, *arguments = shlex.split(line)
+            assert name == "rtmp-spark", "a Spark block is made of rtmp-spark commands"
+            assert cli.main(arguments) in ((0, 1) if arguments[0] == "check" else (0,)), line

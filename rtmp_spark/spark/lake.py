@@ -23,7 +23,7 @@ from rtmp_spark.schema import MESSAGE_TABLES, TABLES
 
 from .failpoint import failpoint
 from .ledger import BEGUN, CLEANED, COMMITTED, REPLACEABLE, ROLLED_BACK, Ledger, State, Superseded, replaced
-from .lock import local_path, writer_lock
+from .lock import local_path, whole_path, writer_lock
 from .tables import WRITERS, create_tables, delta_name
 from .template import new_lake
 
@@ -52,7 +52,7 @@ class Lake:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark = spark
-        self.path = str(path).rstrip("/") or "/"
+        self.path = whole_path(path)
         self.ledger = Ledger(spark, self.path)
         if not self.ledger.exists():
             raise UserError(f"There is no lake at {self.path}.", "Make one with `rtmp-spark ingest PATH --lake DIR`.")
@@ -144,7 +144,7 @@ class Writer:
 @contextmanager
 def open_writer(spark: SparkSession, path: str, *, wait_seconds: float = 600) -> Iterator[Writer]:
     """The lake at `path`, made if need be, locked, and healed of what an earlier ingest left half done."""
-    path = str(path).rstrip("/") or "/"
+    path = whole_path(path)
     directory = local_path(path)
     if directory is not None and directory.is_dir():
         foreign = [p.name for p in directory.iterdir() if not p.name.startswith(("_", ".")) and p.name not in TABLES]

@@ -38,6 +38,13 @@ def holder_name() -> str:
     return f"{user}@{socket.gethostname()} (process {os.getpid()})"
 
 
+def whole_path(lake: str) -> str:
+    """The path of a lake as it is used everywhere: absolute, because Java does not follow a Python that changes its
+    directory, and without a slash at the end."""
+    bare = str(lake).rstrip("/") or "/"
+    return bare if ":/" in bare else str(Path(bare).absolute())
+
+
 def local_path(lake: str) -> Path | None:
     """The directory of a lake on this machine's file systems, None for any other."""
     if lake.startswith("file:"):

@@ -34,6 +34,7 @@ from .flow_state import header_of, newest
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
+from .lock import whole_path
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
@@ -106,7 +107,7 @@ def ingest(
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Decode captures into the tables of a lake, which is made when it is not there."""
-    run = _Ingest(spark, str(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
+    run = _Ingest(spark, whole_path(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
     options = Options(sensor=sensor, keep_payloads=keep_payloads, host=host, port=port, since=since, until=until)
     if keylog is not None and len(keylog):
         require_cryptography(spark)
