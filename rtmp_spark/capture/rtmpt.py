@@ -229,7 +229,7 @@ class RtmptConnection:
         return []
 
     def state(self) -> dict[str, Any]:
-        """Plain data; take what was noted first. Sessions that began on other connections are joined again by name."""
+        """Plain data. Sessions that began on other connections are joined again by name."""
         asked = list(self._asked)
         asking = [a for a in (self._asking, self._answering) if a is not None and a not in asked]
         return {
@@ -244,6 +244,7 @@ class RtmptConnection:
             "answers": [_placed_state(placed) for placed in self._answers],
             "answer": [self._status, self._stripped, self._id.decode("latin-1")],
             "unsure": [self._unsure, self._requests_high, self._requests_over],
+            "noted": [note.state() for note in self._noted],
             "counted": [self._others, self._bytes, *self._last],
         }
 
@@ -267,6 +268,7 @@ class RtmptConnection:
         made._status, made._stripped, session_id = state["answer"]
         made._id = session_id.encode("latin-1")
         made._unsure, made._requests_high, made._requests_over = state["unsure"]
+        made._noted = [Noted.resume(note) for note in state["noted"]]
         made._others, made._bytes = state["counted"][:2]
         made._last = (state["counted"][2], state["counted"][3])
         return made

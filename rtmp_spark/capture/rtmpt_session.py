@@ -232,12 +232,12 @@ class RtmptSession:
     # -- state --------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Take what was noted first."""
         return {
             "session_id": self.session_id,
             "requests": self.requests,
             "opened": self.opened,
             "unsure": self.unsure,
+            "noted": [note.state() for note in self._noted],
             "lanes": [
                 [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)]
                 for lane in self._lanes
@@ -248,6 +248,7 @@ class RtmptSession:
     def resume(cls, state: dict[str, Any], connection: Any, sink: Sink) -> RtmptSession:
         session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
         session.unsure = state["unsure"]
+        session._noted = [Noted.resume(note) for note in state["noted"]]
         for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])
             lane.recent = dict(recent)

@@ -119,13 +119,12 @@ class TlsSession:
             return f"{about}only TLS 1.2 and 1.3 are read"
         if hello is not None and hello.suite not in SUITES:
             return f"{about}this cipher is not read"
-        if not len(self.log):
-            return f"{about}there are no keys"
+        # Whether there are keys of other connections must not show: it depends on which files are read together.
         if not self._client_hellos or hello is None:
-            return f"{about}the handshake was not recorded, and no secret of the key log opens a record"
+            return f"{about}the handshake is not whole in the recording, and no key opens a record"
         if not any(self.log.knows(hello.random) for hello in self._client_hellos):
-            return f"{about}the key log has no secret for this connection"
-        return f"{about}the secrets that the key log has for this connection do not open its records"
+            return f"{about}there is no key for this connection"
+        return f"{about}the keys given for this connection do not open its records"
 
     # -- Hellos: what a side asks ---------------------------------------------------------------------------------
 
@@ -356,7 +355,7 @@ class TlsSession:
     # -- state ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Plain data without secrets; take what was noted first, and only between two items."""
+        """Plain data without secrets; to be taken between two items."""
         return {
             "version": self.STATE_VERSION,
             "sides": [None if side is None else side.state() for side in self._sides],
@@ -370,6 +369,8 @@ class TlsSession:
             "floor": self._floor,
             "ended": self._ended,
             "gaps": self._gaps,
+            "given_up": self._given_up,
+            "noted": [note.state() for note in self.noted],
             "client_hellos": [[h.random.hex(), h.server_name, h.early_data] for h in self._client_hellos],
             "server_hellos": [[h.random.hex(), h.version, h.suite, h.encrypt_then_mac] for h in self._server_hellos],
         }
@@ -391,6 +392,8 @@ class TlsSession:
         session._plain_offset = list(state["plain_offset"])
         session._high = [(frame, ts_ns) for frame, ts_ns in state["high"]]
         session._floor = [(frame, ts_ns) for frame, ts_ns in state["floor"]]
+        session._given_up = state["given_up"]
+        session.noted = [Noted.resume(note) for note in state["noted"]]
         session._ended, session._gaps = list(state["ended"]), list(state["gaps"])
         return session
 

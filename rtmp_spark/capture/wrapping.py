@@ -21,6 +21,13 @@ class Noted(NamedTuple):
     frame: int | None
     ts_ns: int | None
 
+    def state(self) -> list[Any]:
+        return [self.code.value, *self[1:]]
+
+    @classmethod
+    def resume(cls, state: list[Any]) -> Noted:
+        return cls(ViolationCode[state[0]], *state[1:])
+
 
 class WrappingFacts(NamedTuple):
     """Columns of `connections` that only a wrapping knows."""
