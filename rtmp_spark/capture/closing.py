@@ -152,6 +152,9 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
             at_fault = None if code is ViolationCode.HS_ENCRYPTED else _WHO[direction]
             frame = session.handshake_frames.get(direction)
             found.append(Finding(code, detail, None, at_fault, direction, frame=frame, ts=ts))
+    refused = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION} - {ending.closed_by}
+    if refused and ending.closed_by is not None:  # a close that answers the version is no fault of its own
+        found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE]
     incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
     if len(incomplete) == 2:  # one connection ended once: who closed first left the other waiting
         closer = "s2c" if ending.closed_by == SERVER else "c2s"

@@ -154,6 +154,12 @@ def test_a_wrong_version_is_told_when_the_rest_is_rtmp(tmp_path: Path) -> None:
     assert [row["name"] for row in rows["commands"]].count("connect") == 1
 
 
+@pytest.mark.parametrize(("closer", "told"), [(0, {"HS_VERSION", "HS_INCOMPLETE"}), (1, {"HS_VERSION"})])
+def test_a_close_that_answers_the_version_is_no_fault_of_its_own(tmp_path: Path, closer: int, told: set[str]) -> None:
+    talk = RtmpTalk().say(0, b"\x07" + bytes(1536)).say(1, b"\x03" + bytes(3072)).bye(closer)
+    assert codes(decode(talk.write(tmp_path / "a.pcap"))) == told
+
+
 def test_a_message_cut_by_the_end_is_a_finding_and_no_row(tmp_path: Path) -> None:
     talk = publishing(RtmpTalk())
     whole = bytes.fromhex("04 000000 000100 08 01000000") + bytes(100)
