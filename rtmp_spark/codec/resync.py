@@ -394,6 +394,7 @@ class _Chain:
     def __init__(self, buf: bytes, anchors: list[int], dialect_absent: bool, final: bool) -> None:
         self.buf = buf
         self.anchors = anchors
+        self.csids = {buf[anchor] & 63 for anchor in anchors}  # that are in use
         self.dialect_absent = dialect_absent
         self.final = final
         self.steps = MAX_STEPS
@@ -453,7 +454,8 @@ class _Chain:
                     )
                     if onward is not None:
                         return _join(bits, cuts, marks, onward)
-                    if fmt == 3 and size and self.interleaved and csid not in started:
+                    seen = csid in self.csids or csid in heads
+                    if fmt == 3 and size and self.interleaved and seen and csid not in started:
                         orphans.add(csid)
                         pending = {0xC0 | other: more for other, more in rest.items() if more}
                         stop = orphan_end(buf, data, size, pending, {0xC0 | other for other in orphans})
