@@ -112,6 +112,9 @@ def _finding(stall: Stall, direction: str, stream_id: int, troubled: Collection[
             why = "a burst caught it up, and TCP sent again or met a closed window inside: the network held it up"
         else:
             why = "a burst caught it up, and TCP shows no trouble: the sender held it back"
+    elif direction == "s2c":  # a player on a slow line looks like this, and the server has no clock of its own
+        at_fault = None
+        why = "it went on where it had stopped, and nothing caught it up: this way is slower than the stream"
     else:
         why = "media time did not go on: the encoder's clock stood still"
     return Finding(

@@ -93,6 +93,8 @@ def test_a_clock_that_stands_still() -> None:
     rows = pictures(10) + [frame("video", 3000 + i * 40, 400 + i * 40) for i in range(60)]
     (finding,) = measured(rows).stalls.findings("c2s", 1, set())
     assert "clock stood still" in finding.detail
+    (played,) = measured(rows).stalls.findings("s2c", 1, set())
+    assert played.at_fault is None and "slower than the stream" in played.detail
 
 
 def test_slow_pictures_are_no_stall() -> None:

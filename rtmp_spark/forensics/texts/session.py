@@ -61,7 +61,8 @@ ENTRIES = (
         "Between the first and the last frame of a stream no coded frame came for 1 s, and it was not paused. A burst "
         "after it means that delivery stalled: the network, when TCP sent again or met a closed window "
         "inside, else the "
-        "sender. Media time that leaps with it: the encoder made nothing. Neither: its clock stood still.",
+        "sender. Media time that leaps with it: the encoder made nothing. Neither: its clock stood still, or, for a "
+        "player, the way to it is slower than the stream.",
         "Viewers see the picture freeze.",
         "Network: look at the loss on the path. Sender: look at its disk and CPU. Encoder: look at its source.",
         wireshark="rtmpt.header.typeid == 9",
