@@ -960,10 +960,10 @@ class Dechunker:
         self.close_partial(cs, ABORTED, offset, out)
 
     def _resize(self, payload: bytes) -> None:
-        """protocol.md rule 6; the findings about the value come from message.parse_control."""
-        if len(payload) != 4:
+        """Bit 31 is masked, 0 keeps the size; message.parse_control finds the fault in either."""
+        if len(payload) < 4:
             return
-        size = int.from_bytes(payload, "big") & 0x7FFFFFFF
+        size = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         if not size:
             return
         self.old_size = self.chunk_size if self.size_floor == 0 else 0
