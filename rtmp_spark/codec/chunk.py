@@ -41,7 +41,7 @@ LONGEST_CONTROL = 64  # above this a control message is taken for noise until th
 CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
 STALE_BITS = 20  # of proof that a header from before a loss still holds
 SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a new chunk size is used
-REPEAT_MS = 1000  # protocol.md rule 3: an fmt 0 time up to this is read as the delta of a following fmt 3
+REPEAT_MS = 1000  # an fmt 0 time up to this is read as the delta of a following fmt 3
 WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
 
 UNKNOWN, PRESENT, ABSENT = "unknown", "present", "absent"  # does fmt 3 repeat the extended timestamp?
@@ -296,7 +296,7 @@ class Dechunker:
         return 1 if self.inferred and type_id in MEDIA_TYPES else 0
 
     def _fresh(self, pos: int, fmt: int, csid: int, out: list[Event]) -> int:
-        # protocol.md rule 10: after a handshake this means that sync is lost
+        # after a handshake this can only mean that sync is lost
         if not self.inferred:
             self._flag(
                 out,
@@ -411,7 +411,7 @@ class Dechunker:
                 and self.held + length <= self.limits.partial_bytes
                 and buf[stop] == mark
                 and buf[stop : last : size + 1].count(mark) == following
-            ):  # speed.md: counting the continuation headers proves the whole message at once
+            ):  # counting the continuation headers proves the whole message at once
                 whole = bytearray(buf[data:last])
                 del whole[size :: size + 1]
                 cs.chunks = following + 1
@@ -504,7 +504,7 @@ class Dechunker:
         return stop
 
     def _repeat(self, cs: ChunkStream, buf: bytes, pos: int, data: int, end: int, final: bool, out: list[Event]) -> int:
-        """fmt 3 that starts a message: everything is repeated (protocol.md rule 3)."""
+        """fmt 3 that starts a message: everything is repeated."""
         ext = cs.ext
         omitted = False
         if ext is not None:
@@ -582,7 +582,7 @@ class Dechunker:
         return 2 if cs is not None else int(csid < 64)
 
     def _ext_repeated(self, cs: ChunkStream, buf: bytes, pos: int, data: int, count: int, end: int, final: bool) -> int:
-        """Does this fmt 3 chunk repeat the extended timestamp (1), or not (0)? (protocol.md rule 2)"""
+        """Does this fmt 3 chunk repeat the extended timestamp (1), or not (0)?"""
         if data + 4 > end and not final:
             return self._wait(data + 4)
         same = int.from_bytes(buf[data : data + 4], "big") == cs.ext
@@ -601,7 +601,7 @@ class Dechunker:
     def _inside_message(
         self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool, fmt: int, length: int, type_id: int
     ) -> int:
-        """A header of fmt 0 or 1 inside an unfinished message: does it go on or restart? (protocol.md rule 9)"""
+        """A header of fmt 0 or 1 inside an unfinished message: does it go on or restart?"""
         if fmt == 1 and length == cs.length and type_id == cs.type_id:
             return CONTINUES
         goes_on = data + min(self.chunk_size, cs.length - cs.got)
@@ -617,7 +617,7 @@ class Dechunker:
     def _short_continuation(
         self, buf: bytes, pos: int, data: int, regular: ChunkStream | None, end: int, final: bool
     ) -> tuple[ChunkStream | None, bool]:
-        """FFmpeg writes continuation headers of csid >= 64 in one byte, (0xC0 | csid) & 0xFF (protocol.md rule 12).
+        """FFmpeg writes continuation headers of csid >= 64 in one byte, (0xC0 | csid) & 0xFF.
 
         Returns the chunk stream such a byte belongs to, if any, and whether that can be said already."""
         for cs in self.high_active:
@@ -732,7 +732,7 @@ class Dechunker:
     def _settle_default(
         self, buf: bytes, data: int, mark: int, length: int, end: int, final: bool, out: list[Event]
     ) -> int:
-        """Is a message cut at 128, whatever was announced (protocol.md rule 7)?"""
+        """Is a message cut at 128, whatever was announced?"""
         size = DEFAULT_CHUNK_SIZE
         if buf[data + size : data + size + 1] != bytes((mark,)):
             return self._wait(data + size + 1) if data + size >= end and not final else 1

@@ -121,7 +121,7 @@ def tell_problems(files: list[CaptureFile]) -> None:
 
 
 def exit_code(recording: Recording, args: argparse.Namespace) -> int:
-    """The code of tables.md for a recording that was read: what a person asked for that is not there counts first."""
+    """The exit code for a recording that was read: what a person asked for that is not there counts first."""
     if not recording.connections:
         for word, wanted in (("connection", args.uid), ("stream", args.stream)):
             if wanted is not None and recording.refusals.get("filtered"):

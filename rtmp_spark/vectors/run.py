@@ -21,7 +21,7 @@ from .layers import LAYERS, BadVector, Result, encoded, pieces_of
 DECODER_TIMEOUT_S = 60
 SHOWN_CHARACTERS = 100
 _ABSENT = object()
-# A gap brings these about; where exactly depends on the reader (vectors.md).
+# A gap brings these about; where exactly depends on the reader.
 _OF_A_GAP = {"TCP_GAP", "CHUNK_RESYNC"}
 
 

@@ -52,7 +52,7 @@ class Frame:
             self._judge_media()
 
     def _judge_data(self) -> None:
-        if self.payload.startswith(_SET_DATA_FRAME):  # protocol.md 18: an instruction to us, not for players
+        if self.payload.startswith(_SET_DATA_FRAME):  # an instruction to us, not for players
             self.payload = self.payload[len(_SET_DATA_FRAME) :]
         self.is_metadata = self.payload.startswith(_ON_META_DATA)
         self.clears_metadata = self.payload.startswith(_CLEAR_DATA_FRAME)
@@ -96,7 +96,7 @@ def frames_of(type_id: int, timestamp: int, payload: bytes) -> Iterator[Frame]:
     if type_id in FRAME_CSIDS:
         yield Frame(type_id, timestamp, payload)
     elif type_id == DATA_AMF3:
-        # A format byte, then AMF0 (protocol.md 15); AMF3 values inside carry their own marker.
+        # A format byte, then AMF0; AMF3 values inside carry their own marker.
         yield Frame(DATA_AMF0, timestamp, payload[1:] if payload[:1] == b"\0" else payload)
     elif type_id == AGGREGATE:
         for part in parse_aggregate(payload, timestamp).parts:

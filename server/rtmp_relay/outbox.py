@@ -1,4 +1,4 @@
-"""What waits to be written to one peer, within bounds (promises.md: 512 messages or 8 MiB).
+"""What waits to be written to one peer, within bounds (512 messages or 8 MiB).
 
 Media may be dropped, everything else may not: when media does not fit, all waiting media goes and `skips` grows, by
 which players know that they must wait for a keyframe. When even the rest does not fit, `overflowed` is set and the

@@ -184,7 +184,7 @@ def test_the_budget_is_free_again_when_messages_end() -> None:
 
 
 def test_memory_follows_what_arrives() -> None:
-    """promises.md: 16 MB announced on very many csids."""
+    """16 MB announced on very many csids."""
     header = b"\0\0\0" + (16_000_000).to_bytes(3, "big") + b"\x09\1\0\0\0"
     decoder = RtmpDecoder(phase="chunks")
     tracemalloc.start()
