@@ -23,6 +23,7 @@ def oracle() -> Path:
     return ROOT / "sample_pcaps" / "oracle"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the Spark tests, and keep them in one worker: one JVM is heavy enough."""
     for item in items:
