@@ -79,6 +79,8 @@ def is_workers_fault(error: BaseException) -> bool:
 def reason(error: BaseException) -> str:
     """The last line of a Python traceback inside, else the first of the message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any("Python worker exited" in line for line in lines):
+        return "the Python worker died"
     raised = [x for x in lines if re.match(r"[A-Za-z_.]*(Error|Exception|Interrupt)\b", x)]
     return ((raised or lines or [type(error).__name__])[-1 if raised else 0])[:300]
 
