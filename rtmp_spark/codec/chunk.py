@@ -16,6 +16,7 @@ from .events import ABORTED, COMPLETE, GAP, TRUNCATED, Event, MessageReceived, S
 from .limits import DEFAULT_LIMITS, Limits
 from .message import (
     ABORT,
+    AUDIO,
     CONTROL_TYPES,
     DEFAULT_CHUNK_SIZE,
     MAX_CHUNK_SIZE,
@@ -66,6 +67,7 @@ class ChunkStream:
         "dropping",
         "ext",
         "field",
+        "first",
         "flagged",
         "fmt",
         "got",
@@ -93,6 +95,7 @@ class ChunkStream:
         self.length = 0  # -1: not known
         self.type_id = 0
         self.stream_id = 0
+        self.first = -1  # byte of the last payload
         self.stale = False  # a header that changed these may have been lost
         self.orphan = False  # the rest of a message whose beginning was lost is still to come
         self.active = False
@@ -661,7 +664,7 @@ class Dechunker:
             elif stop <= end and buf[data + size : stop : size + 1].count(0xC0 | cs.csid) != cuts:
                 return 0
             inside = payload_bits(cs.type_id, length, buf[data : data + 24])
-            if inside < 0:
+            if inside < 0 or (cs.type_id == AUDIO and data < end and cs.first not in (-1, buf[data])):
                 return 0
             if not first:
                 proof += (14 if fmt == 2 else 0) + (0 if cs.type_id in CONTROL_TYPES else min(inside, 8))
@@ -864,6 +867,8 @@ class Dechunker:
 
     def _emit(self, cs: ChunkStream, stop: int, status: str, missing: int, payload: bytes, out: list[Event]) -> None:
         type_id = cs.type_id
+        if payload:
+            cs.first = payload[0]
         if type_id == ABORT and status == COMPLETE:
             self._abort(payload, cs.start, out)
         event = _new(

@@ -135,7 +135,7 @@ def believable_size(size: int, cuts: int, bits: int) -> bool:
     """One byte may happen to look like a mark: a size that nobody uses wants more proof than a common one."""
     if size in COMMON_SIZES:
         return cuts > 1 or bits >= 16
-    return cuts > 3 or bits >= PROOF_BITS
+    return cuts > 3 or (cuts > 1 and bits >= PROOF_BITS)  # somewhere in a message a byte looks like one mark
 
 
 def find(
