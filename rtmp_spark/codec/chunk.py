@@ -411,7 +411,7 @@ class Dechunker:
                 and ext is None
                 and last <= end
                 and not cs.dropping
-                and self.held + length <= self.limits.partial_bytes
+                and self.announced + length <= self.limits.partial_bytes  # so that limits bite wherever it is cut
                 and buf[stop] == mark
                 and buf[stop : last : size + 1].count(mark) == following
             ):  # counting the continuation headers proves the whole message at once
