@@ -3,7 +3,9 @@
 A boundary is believed when a chain of messages hangs on it: every header that stands where the one before says it
 must, every continuation mark, every tag header or AMF name at the start of a payload is worth some bits, and
 enough bits are proof. The first header found is rarely the first that is there, because fmt 2 and 3 carry no
-length: `find` therefore walks back from it over the messages that end exactly where the next one begins.
+length: `find` therefore walks back from it over the messages that end exactly where the next one begins. Audio of
+which no header says a length at all is found by its regularity. The bits are rough, and chosen so that tens of
+thousands of losses in real streams (bench/resync.py) invent nothing: what cannot be proven is skipped.
 
 Nothing here changes any state: `find` says where to start and what to assume there.
 """
@@ -144,22 +146,38 @@ def find(
     """The first boundary that verifies. `chunk_size` is 0 when nothing is known of it.
 
     The first `skip` bytes are no header with a length; they may be one without."""
-    anchors = _anchors(buf, skip)
+    anchors = [match.start() for match in _ANCHOR.finditer(buf, skip)]
     chain = _Chain(buf, anchors, dialect_absent, final)
-    need = PROOF_BITS_AT_END if final else PROOF_BITS
+    proof = _first_proof(chain, chunk_size, heads)
+    if proof is None or proof[0] > ALIKE_BYTES // 8:
+        if final or proof is not None or len(buf) >= ALIKE_BYTES:
+            alike = _all_alike(buf[:ALIKE_BYTES] if proof is None else buf[: min(proof[0] + 1, ALIKE_BYTES)], anchors)
+            if alike is not None:
+                return alike
+    if proof is None:
+        return None
+    anchor, walk = _longer_header(chain, *proof, heads)
+    sync = _back(buf, anchor, anchors, walk, heads)
+    if sync.chunk_size == chunk_size and not walk.cuts:  # the size from before the loss, and nothing shows it yet
+        sync = sync._replace(size_floor=chunk_size)
+    return sync
+
+
+def _first_proof(chain: _Chain, chunk_size: int, heads: dict[int, Head]) -> tuple[int, _Walk] | None:
+    """The first header from which a chain is proven, whatever the chunk size, and the chain.
+
+    A change of the size may be among what was lost: the size that verifies first in the stream is the true one."""
     best: tuple[int, _Walk] | None = None
-    earlier = _one_reading(buf, anchors, heads)
+    earlier = _one_reading(chain.buf, chain.anchors, heads)
     shown = 0  # a size whose cuts were seen
-    # A change of the size may be among what was lost: the size that verifies first in the stream is the true one.
     for size in (*([chunk_size] if chunk_size else []), *(size for size in INTERLEAVED_SIZES if size != chunk_size), 0):
         if shown and size:
             continue
-        chain.steps = MAX_STEPS
-        chain.interleaved = size > 0
+        chain.begin(interleaved=size > 0)
         cuts_wanted = 2 if size != chunk_size and size else 0  # of a size that is only tried
         for at, anchor in enumerate(earlier):
             walk = chain.walk(anchor, size, heads)
-            if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < need or walk.cuts < cuts_wanted:
+            if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < chain.need or walk.cuts < cuts_wanted:
                 continue
             if shown and (walk.size not in (0, shown) or walk.floor > shown):
                 continue
@@ -168,44 +186,19 @@ def find(
             if size and walk.cuts > 1:
                 shown = size
             break
-    best = _by_headers_alone(chain, earlier, chunk_size, heads) or best
-    if best is None or best[0] > ALIKE_BYTES // 8:
-        if final or best is not None or len(buf) >= ALIKE_BYTES:
-            alike = _all_alike(buf[:ALIKE_BYTES] if best is None else buf[: min(best[0] + 1, ALIKE_BYTES)], anchors)
-            if alike is not None:
-                return alike
-    if best is None:
-        return None
-    anchor, walk = best
-    for long in (anchor - 1, anchor - 2):  # the csids that come later tell how long the first header is
-        if long in anchors and buf[long] & 63 == anchor - long - 1 and _long_csid(buf, long) in walk.heads:
-            chain.steps = MAX_STEPS
-            longer = chain.walk(long, walk.size, heads)
-            if longer is not None and longer.bits >= need:
-                anchor, walk = long, longer._replace(floor=walk.floor, cuts=walk.cuts)
-    sync = _back(buf, anchor, anchors, walk, heads)
-    if sync.chunk_size == chunk_size and not best[1].cuts:
-        sync = sync._replace(size_floor=chunk_size)
-    return sync
+    return _by_headers_alone(chain, earlier, chunk_size, heads) or best
 
 
 def _by_headers_alone(
     chain: _Chain, anchors: list[int], chunk_size: int, heads: dict[int, Head]
 ) -> tuple[int, _Walk] | None:
     """A sender of test patterns or of codecs unheard of: its headers stand right, whatever is in its payloads."""
-    chain.steps = MAX_STEPS
-    chain.any_payload = True
-    chain.interleaved = chunk_size > 0
+    chain.begin(interleaved=chunk_size > 0, any_payload=True)
     for anchor in anchors:
         walk = chain.walk(anchor, chunk_size, heads, guesses=0)
         if walk is not None and walk.bits + (0 if anchor else FIRST_BITS) >= HEADERS_ALONE_BITS:
             return anchor, walk
     return None
-
-
-def _anchors(buf: bytes, start: int) -> list[int]:
-    """Where headers with a length may stand."""
-    return [match.start() for match in _ANCHOR.finditer(buf, start)]
 
 
 def _one_reading(buf: bytes, anchors: list[int], used: Container[int]) -> list[int]:
@@ -220,6 +213,18 @@ def _one_reading(buf: bytes, anchors: list[int], used: Container[int]) -> list[i
             long = _long_csid(buf, pos) in used and buf[short] & 63 not in used
             drop.add(short if long else pos)
     return [pos for pos in anchors if pos not in drop] if drop else anchors
+
+
+def _longer_header(chain: _Chain, anchor: int, walk: _Walk, heads: dict[int, Head]) -> tuple[int, _Walk]:
+    """The csids that come later tell whether the first header is longer than it was taken for."""
+    buf = chain.buf
+    for long in (anchor - 1, anchor - 2):
+        if long in chain.anchors and buf[long] & 63 == anchor - long - 1 and _long_csid(buf, long) in walk.heads:
+            chain.begin(interleaved=walk.size > 0)
+            longer = chain.walk(long, walk.size, heads)
+            if longer is not None and longer.bits >= chain.need:
+                return long, longer._replace(floor=walk.floor, cuts=walk.cuts)
+    return anchor, walk
 
 
 def _long_csid(buf: bytes, pos: int) -> int:
@@ -397,9 +402,14 @@ class _Chain:
         self.csids = {buf[anchor] & 63 for anchor in anchors}  # that are in use
         self.dialect_absent = dialect_absent
         self.final = final
+        self.need = PROOF_BITS_AT_END if final else PROOF_BITS
+        self.begin(interleaved=False)
+
+    def begin(self, interleaved: bool, any_payload: bool = False) -> None:
+        """Allow so many steps again; `any_payload` believes headers against what the payloads look like."""
         self.steps = MAX_STEPS
-        self.interleaved = False
-        self.any_payload = False  # believe headers against what the payloads look like
+        self.interleaved = interleaved
+        self.any_payload = any_payload
 
     def walk(
         self,
