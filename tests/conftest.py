@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same examples every time, so that a run is red only for what changed; a long search (RTMP_SPARK_EXAMPLES) is random.
+hypothesis.settings.register_profile("steady", derandomize="RTMP_SPARK_EXAMPLES" not in os.environ, deadline=None)
+hypothesis.settings.load_profile("steady")
 
 ROOT = Path(__file__).parent.parent
 SPARK_TESTS = ROOT / "tests" / "spark"
