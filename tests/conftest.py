@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# The same examples every time, so that a run is red only for what changed; a long search (RTMP_SPARK_EXAMPLES) is random.
+# The same examples every time, so that a run is red only for what changed; a long search is random.
 hypothesis.settings.register_profile("steady", derandomize="RTMP_SPARK_EXAMPLES" not in os.environ, deadline=None)
 hypothesis.settings.load_profile("steady")
 
