@@ -42,6 +42,7 @@ LONGEST_CONTROL = 64  # above this a control message is taken for noise until th
 CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
 STALE_BITS = 20  # of proof that a header from before a loss still holds
 SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a new chunk size is used
+SHORT_STREAMS = 8  # more csids >= 64 at a time has nobody who writes them wrong
 REPEAT_MS = 1000  # an fmt 0 time up to this is read as the delta of a following fmt 3
 WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
 
@@ -123,7 +124,7 @@ class Dechunker:
         self.held = 0  # bytes of unfinished messages
         self.announced = 0  # their lengths, as announced
         self.limit_told = False
-        self.high = False  # a csid >= 64 was seen
+        self.high_active: dict[int, ChunkStream] = {}  # csids >= 64 with a message under way
         self.inferred = False
         self.base = 0  # stream offset of buffer position 0
         self.need = 1  # bytes the buffer must hold before another try is worth it
@@ -357,7 +358,6 @@ class Dechunker:
         fresh = cs.csid not in self.streams
         if fresh:
             self.streams[cs.csid] = cs
-            self.high = self.high or cs.csid >= 64
             if fmt == 1 and not self.inferred:
                 self._flag(
                     out, ViolationCode.CHUNK_FRESH_CSID, start, f"the first chunk on csid {cs.csid} has fmt 1", start
@@ -425,6 +425,8 @@ class Dechunker:
             self._emit(cs, self.base + stop, COMPLETE, 0, buf[data:stop], out)
             return stop
         cs.active = True
+        if cs.csid >= 64:
+            self.high_active[cs.csid] = cs
         cs.got = count
         cs.chunks = 1
         self.announced += length
@@ -623,7 +625,9 @@ class Dechunker:
         """FFmpeg writes continuation headers of csid >= 64 in one byte, (0xC0 | csid) & 0xFF.
 
         Returns the chunk stream such a byte belongs to, if any, and whether that can be said already."""
-        for cs in self.high_active:
+        if len(self.high_active) > SHORT_STREAMS:
+            return None, True
+        for cs in self.high_active.values():
             if (0xC0 | cs.csid) & 0xFF != buf[pos]:
                 continue
             if regular is None:
@@ -641,12 +645,6 @@ class Dechunker:
             if as_short > as_regular and (not as_regular or buf[pos] >= 0xC2):  # a longer form is believed if it can be
                 return cs, True
         return None, True
-
-    @property
-    def high_active(self) -> list[ChunkStream]:
-        return (
-            [cs for cs in self.streams.values() if cs.csid >= 64 and cs.active and not cs.orphan] if self.high else []
-        )
 
     def _confirm_stale(self, cs: ChunkStream, buf: bytes, data: int, end: int, final: bool, fmt: int) -> int:
         """After a loss: a length from before it is used only where the headers after it stand right."""
@@ -759,9 +757,7 @@ class Dechunker:
         )
         self.chunk_size = used
 
-    def _infer_size(
-        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, ext: int | None
-    ) -> int:
+    def _infer_size(self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, ext: int | None) -> int:
         """After a resync: the first message longer than any before shows where it is cut, or that it is not."""
         floor = self.size_floor
         if ext is not None and self.dialect == ABSENT:
@@ -931,6 +927,7 @@ class Dechunker:
         self.held -= len(payload)
         self.announced -= cs.length
         cs.active = cs.dropping = False
+        self.high_active.pop(cs.csid, None)
         cs.got = 0
         cs.payload = bytearray()
         self._emit(cs, stop, status, cs.length - len(payload), payload, out)

@@ -31,6 +31,9 @@ _STATE_HEAD = struct.Struct(">3sBI")
 SEARCH_WINDOWS = (2048, 8192, 32768, 131072, 524288, 2097152)  # tried in turn, so that cuts of the input do not matter
 SEARCH_KEEP = 131072  # of a window without a boundary
 BRIDGE_BYTES = 1 << 21
+FREE_EFFORT = 50_000  # steps of searching, each some microseconds; beyond them searching must not cost more
+EFFORT_PER_BYTE = 1 / 8  # than in proportion to what arrives, whatever the bytes are
+MANY_STREAMS = 256
 
 
 class StateError(RtmpSparkError):
@@ -52,6 +55,7 @@ class RtmpDecoder:
         self._search_size = 0  # the chunk size known before the loss; 0 when the recording starts here
         self._search_why = "the recording starts inside the stream"
         self._tried = 0
+        self._effort = 0  # spent on searches
         self._lost_at = -1  # where sync was lost last
         self._damaged = 0  # bytes still to come of a handshake part that lost some
         self._bridge: list[int] = []  # csid, wire bytes to its end, payload bytes to the next mark, mark bytes, lost
@@ -369,7 +373,7 @@ class RtmpDecoder:
                 continue
             if available < window:
                 break
-            found = self._boundary(buf[pos : pos + window], skip, False, out, pos)
+            found = self._boundary(buf, pos, pos + window, skip, False, out)
             if found >= 0:
                 return found
             self._tried = window
@@ -377,15 +381,24 @@ class RtmpDecoder:
                 self._tried = 0
                 return pos + window - SEARCH_KEEP
         if final:
-            found = self._boundary(buf[pos:], skip, True, out, pos)
+            found = self._boundary(buf, pos, len(buf), skip, True, out)
             return found if found >= 0 else len(buf)
         self._need = next((window for window in SEARCH_WINDOWS if window > available), SEARCH_WINDOWS[-1])
         return -1
 
-    def _boundary(self, window: bytes, skip: int, final: bool, out: list[Event], pos: int) -> int:
+    def _boundary(self, buf: bytes, pos: int, end: int, skip: int, final: bool, out: list[Event]) -> int:
+        """Returns the boundary in the window from `pos` to `end`, or -1."""
+        if self._effort > FREE_EFFORT + (self._base + end) * EFFORT_PER_BYTE:
+            return -1
         chunks = self._chunks
-        heads = {cs.csid: Head(cs.length, cs.type_id, cs.stream_id) for cs in chunks.streams.values() if cs.length >= 0}
-        sync = find(window, skip, heads, self._search_size, chunks.dialect == ABSENT, final)
+        few = len(chunks.streams) <= MANY_STREAMS
+        heads = {
+            cs.csid: Head(cs.length, cs.type_id, cs.stream_id)
+            for cs in chunks.streams.values()
+            if cs.length >= 0 and (few or cs.csid < 64)
+        }
+        sync, effort = find(buf[pos:end], skip, heads, self._search_size, chunks.dialect == ABSENT, final)
+        self._effort += effort + len(chunks.streams) // 16
         if sync is None:
             return -1
         offset = self._base + pos + sync.position
@@ -473,6 +486,8 @@ class RtmpDecoder:
                     setattr(cs, name, value)
                 cs.payload = payload
                 chunks.streams[cs.csid] = cs
+                if cs.active and cs.csid >= 64:
+                    chunks.high_active[cs.csid] = cs
         except (struct.error, ValueError, KeyError, IndexError, TypeError) as error:
             raise StateError(f"a damaged decoder state: {error}") from error
         return decoder
@@ -487,6 +502,7 @@ _DECODER_FIELDS = (
     "_search_size",
     "_search_why",
     "_tried",
+    "_effort",
     "_lost_at",
     "_damaged",
     "_bridge",
@@ -500,7 +516,6 @@ _CHUNKS_FIELDS = (
     "held",
     "announced",
     "limit_told",
-    "high",
     "inferred",
 )
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))

@@ -34,9 +34,15 @@ GUESS_BITS = 12  # what a guessed length costs
 INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 ALIKE_BYTES = 1 << 15  # in which messages without any length are looked for
+SHORTEST_ALIKE = 8  # bytes; so close together anything comes again
 ALIKE_TIMES = 8  # how often such a message must come, or half as often up to a header with a length
-MAX_STEPS = 20_000  # headers looked at before a search is given up
+MAX_STEPS = 500  # headers looked at before an assumption about the size is given up, ...
+STEPS_PER_BYTE = 1 / 32  # and more in a larger window, ...
+MOST_STEPS = 4000  # but never more: whoever needs them is not sending RTMP
+MARKS_TRIED, SIZES_TRIED = 2000, 16  # in one message, to find sizes that nobody has heard of
 INTERLEAVED_SIZES = (128, 4096, 60000, 65536)  # where messages interleave, the size cannot be read off one message
+LEAST_EFFORT = 100  # of any search, in steps
+BACK_EFFORT = 20_000  # after which messages before a boundary are given up
 BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is looked for
 HEADER_BYTES = (11, 7, 3, 0)
 _CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
@@ -119,18 +125,22 @@ def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int, ext: 
         if at < 0 or any(buf[cut : cut + 5] != repeated for cut in range(at, min(stop, len(buf) - 4), size + 5)):
             return []
         return [size]
-    sizes = []
-    at = data + max(floor, 1)
-    limit = min(data + length, len(buf))
-    byte = bytes((mark,))
-    while (at := buf.find(byte, at, limit)) >= 0:
-        size = at - data
-        marks = buf[at : data + length + (length - 1) // size : size + 1]
-        if marks.count(mark) == len(marks):
-            sizes.append(size)
+
+    def fits(size: int) -> bool:
+        marks = buf[data + size : data + length + (length - 1) // size : size + 1]
+        return len(marks) > 0 and marks.count(mark) == len(marks)
+
+    floor = max(floor, 1)
+    sizes = [size for size in sorted(COMMON_SIZES) if floor <= size < length and fits(size)]
+    at, limit, byte = data + floor, min(data + length, len(buf)), bytes((mark,))
+    for _ in range(MARKS_TRIED):
+        at = buf.find(byte, at, limit)
+        if at < 0 or len(sizes) >= SIZES_TRIED:
+            break
+        if at - data not in COMMON_SIZES and fits(at - data):
+            sizes.append(at - data)
         at += 1
-    sizes.sort(key=lambda size: (size not in COMMON_SIZES, size))
-    return sizes[:16]
+    return sizes
 
 
 def believable_size(size: int, cuts: int, bits: int) -> bool:
@@ -142,8 +152,8 @@ def believable_size(size: int, cuts: int, bits: int) -> bool:
 
 def find(
     buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
-) -> Sync | None:
-    """The first boundary that verifies. `chunk_size` is 0 when nothing is known of it.
+) -> tuple[Sync | None, int]:
+    """The first boundary that verifies, and the effort it took. `chunk_size` is 0 when nothing is known of it.
 
     The first `skip` bytes are no header with a length; they may be one without."""
     anchors = [match.start() for match in _ANCHOR.finditer(buf, skip)]
@@ -151,16 +161,17 @@ def find(
     proof = _first_proof(chain, chunk_size, heads)
     if proof is None or proof[0] > ALIKE_BYTES // 8:
         if final or proof is not None or len(buf) >= ALIKE_BYTES:
-            alike = _all_alike(buf[:ALIKE_BYTES] if proof is None else buf[: min(proof[0] + 1, ALIKE_BYTES)], anchors)
+            before = buf[:ALIKE_BYTES] if proof is None else buf[: min(proof[0] + 1, ALIKE_BYTES)]
+            alike = _all_alike(before, chain)
             if alike is not None:
-                return alike
+                return alike, chain.effort
     if proof is None:
-        return None
+        return None, chain.effort
     anchor, walk = _longer_header(chain, *proof, heads)
-    sync = _back(buf, anchor, anchors, walk, heads)
+    sync = _back(chain, anchor, walk, heads)
     if sync.chunk_size == chunk_size and not walk.cuts:  # the size from before the loss, and nothing shows it yet
         sync = sync._replace(size_floor=chunk_size)
-    return sync
+    return sync, chain.effort
 
 
 def _first_proof(chain: _Chain, chunk_size: int, heads: dict[int, Head]) -> tuple[int, _Walk] | None:
@@ -403,11 +414,12 @@ class _Chain:
         self.dialect_absent = dialect_absent
         self.final = final
         self.need = PROOF_BITS_AT_END if final else PROOF_BITS
+        self.effort = LEAST_EFFORT + len(buf) // 64
         self.begin(interleaved=False)
 
     def begin(self, interleaved: bool, any_payload: bool = False) -> None:
         """Allow so many steps again; `any_payload` believes headers against what the payloads look like."""
-        self.steps = MAX_STEPS
+        self.steps = min(int(MAX_STEPS + len(self.buf) * STEPS_PER_BYTE), MOST_STEPS)
         self.interleaved = interleaved
         self.any_payload = any_payload
 
@@ -434,6 +446,7 @@ class _Chain:
         bits = cuts = 0
         while bits < ENOUGH_BITS:
             self.steps -= 1
+            self.effort += 1
             if self.steps < 0:
                 return None
             header = _header(buf, pos, heads)
@@ -469,6 +482,9 @@ class _Chain:
                         orphans.add(csid)
                         pending = {0xC0 | other: more for other, more in rest.items() if more}
                         stop = orphan_end(buf, data, size, pending, {0xC0 | other for other in orphans})
+                        scanned = ((stop or data + size) - data) // 256
+                        self.steps -= scanned
+                        self.effort += scanned
                         if stop is not None:
                             bits -= 0 if stop == data + size else ORPHAN_BITS
                             pos = stop
@@ -626,7 +642,7 @@ def looks_like_start(head: bytes) -> bool:
 _ALIKE = re.compile(rb"(?=([\xc2-\xff][\x10-\x3f\x70-\x8f\xb0-\xbf\xe0-\xef]))", re.DOTALL)
 
 
-def _all_alike(buf: bytes, anchors: list[int]) -> Sync | None:
+def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     """Audio in messages of one length is sent with fmt 3 only: the same two bytes, again and again at one distance.
 
     Nothing may contradict: the chain goes to the end of the bytes or to a header with a length, and no other pair
@@ -635,19 +651,23 @@ def _all_alike(buf: bytes, anchors: list[int]) -> Sync | None:
     for match in _ALIKE.finditer(buf):
         places.setdefault(match[1], []).append(match.start())
     found: dict[int, dict[int, bytes]] = {}  # distance, place: bytes
-    ends = set(anchors)
+    ends = set(chain.anchors)
+    chain.effort += len(buf) // 64
     for pair, at in places.items():
         if len(at) < ALIKE_TIMES // 2:
             continue
         known = set(at)
-        for first in at[:8]:
-            for second in at[at.index(first) + 1 :][:16]:
+        for number, first in enumerate(at[:8], 1):
+            for second in at[number : number + 16]:
                 step = second - first
+                if step <= SHORTEST_ALIKE:
+                    continue
                 times, stop = 1, second
                 while stop in known:
                     times, stop = times + 1, stop + step
+                chain.effort += 1 + times // 16
                 wanted = ALIKE_TIMES // 2 if stop in ends else ALIKE_TIMES if stop >= len(buf) - 1 else len(buf)
-                if step > 8 and times >= wanted:
+                if times >= wanted:
                     found.setdefault(step, {})[first % step] = pair
     single = {step: next(iter(phases)) for step, phases in found.items() if len(phases) == 1}
     step = min(single, default=1)
@@ -662,17 +682,19 @@ def _all_alike(buf: bytes, anchors: list[int]) -> Sync | None:
 # -- backward ----------------------------------------------------------------------------------------------------
 
 
-def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int, Head]) -> Sync:
+def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head]) -> Sync:
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
-    size = walk.size or MAX_SIZE
+    buf, size = chain.buf, walk.size or MAX_SIZE
     alone = not walk.orphans and not _interleaves(buf, at, size, known)
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = dict(walk.heads)
     heads = dict(known)
     certain: set[int] = set()  # csids whose length a later message repeats
-    earlier = [anchor for anchor in anchors if anchor < at]
     position = at
-    while True:
+    enough = chain.effort + BACK_EFFORT
+    while chain.effort < enough:
+        earlier = chain.anchors[: bisect_left(chain.anchors, position)]
+        chain.effort += 1 + len(earlier) // 16 + min(position, BACK_BYTES) // 256
         step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks, alone)
         if step is None:
             break
@@ -685,7 +707,6 @@ def _back(buf: bytes, at: int, anchors: list[int], walk: _Walk, known: dict[int,
             lengths.pop(header.csid, None)
             certain.discard(header.csid)
             heads.pop(header.csid, None)
-        earlier = [anchor for anchor in earlier if anchor < position]
     for csid, head in {**types, **walk.guessed}.items():
         heads.setdefault(csid, head if csid in walk.guessed else Head(-1, head.type_id, head.stream_id))
     return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads, walk.orphans)

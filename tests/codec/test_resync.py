@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from functools import lru_cache
 
 import pytest
@@ -13,7 +14,9 @@ from chunkreader import HANDSHAKE
 from losses import Loss, Outcome, decode, judge, random_loss, streams
 from realstreams import Stream
 
-from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec import resync
+from rtmp_spark.codec.chunk import Dechunker
+from rtmp_spark.codec.decoder import EFFORT_PER_BYTE, FREE_EFFORT, RtmpDecoder
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
 
@@ -180,3 +183,59 @@ def test_a_start_behind_the_handshake_is_no_loss() -> None:
         loss = Loss(HANDSHAKE, HANDSHAKE, True)
         outcome = judge(stream, loss, decode(stream, loss))
         assert outcome.found == outcome.untouched == len(stream.messages)
+
+
+# -- hostile bytes -------------------------------------------------------------------------------------------------
+
+HEADER = bytes.fromhex("04 000000 000010 08 01000000")
+
+
+def hostile(kind: str) -> bytes:
+    rng = random.Random(3)
+    if kind == "headers without messages":
+        return b"".join(HEADER + rng.randbytes(rng.randrange(5, 60)) for _ in range(4000))
+    if kind == "short headers":
+        return b"".join(bytes.fromhex("44 000020 0000ff 08") + rng.randbytes(3) for _ in range(12_000))
+    if kind == "nothing but marks":
+        return (bytes.fromhex("44 000020 040000 08 af01") + b"\xc4" * 100_000) * 2
+    return b"\xc4\x82" * 60_000
+
+
+@pytest.mark.parametrize("kind", ["headers without messages", "short headers", "nothing but marks", "pairs"])
+def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers looked at, not seconds: what a search may cost is bounded by what arrived."""
+    looks = 0
+    header = resync._header
+
+    def counted(buf: bytes, pos: int, heads: dict[int, resync.Head]) -> resync._Header | None:
+        nonlocal looks
+        looks += 1
+        return header(buf, pos, heads)
+
+    monkeypatch.setattr(resync, "_header", counted)
+    data = hostile(kind)
+    decoder = RtmpDecoder(phase="midstream")
+    for at in range(0, len(data), 4096):
+        decoder.receive_data(data[at : at + 4096])
+    decoder.receive_eof()
+    assert looks < 4 * (FREE_EFFORT + len(data) * EFFORT_PER_BYTE)
+
+
+def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    header_ok = Dechunker.header_ok
+
+    def counted(self: Dechunker, buf: bytes, pos: int, end: int, final: bool) -> int:
+        nonlocal looks
+        looks += 1
+        return header_ok(self, buf, pos, end, final)
+
+    monkeypatch.setattr(Dechunker, "header_ok", counted)
+    csids = range(320, 2320)
+    data = b"".join(
+        b"\1" + struct.pack("<H", csid - 64) + bytes.fromhex("000000 0000c8 09 01000000") + bytes(128) for csid in csids
+    )
+    data += b"".join(b"\xc1" + struct.pack("<H", csid - 64) + bytes(72) for csid in csids)
+    decoder = RtmpDecoder(phase="chunks")
+    assert [event.status for event in messages(decoder.receive_data(data))] == [COMPLETE] * len(csids)
+    assert looks < 20 * len(csids)
