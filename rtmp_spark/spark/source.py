@@ -5,14 +5,13 @@
     CREATE TEMPORARY VIEW packets USING pcap OPTIONS (path 'day.pcap')
 
 Classic uncompressed pcaps are cut into ranges (option `splitSize`, bytes, default 64 MB; 0 keeps files whole);
-others are one partition each. `frame` is known where a file is read in one piece, `record_offset` where it is
-cut. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
+others are one partition each. `frame` is known where a file is read in one piece, `record_offset` wherever there
+are ranges to cut. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pyspark.sql.types import StructType
 from rtmp_spark.codec.errors import CaptureError, UserError
 
 from .paths import list_captures, open_file
+from .scan import is_plain_pcap
 from .tables import spark_schema
 
 if TYPE_CHECKING:
@@ -66,11 +66,12 @@ _PAYLOAD = pa.field("payload", pa.binary())
 class PacketRange(InputPartition):
     path: str
     start: int
-    end: int  # 0: the whole file, whatever it is
+    end: int  # 0: not a plain classic pcap, read from its start to its end
+    whole: bool
 
-    def __init__(self, path: str, start: int, end: int) -> None:
-        super().__init__((path, start, end))
-        self.path, self.start, self.end = path, start, end
+    def __init__(self, path: str, start: int, end: int, whole: bool) -> None:
+        super().__init__((path, start, end, whole))
+        self.path, self.start, self.end, self.whole = path, start, end, whole
 
 
 class PcapDataSource(DataSource):
@@ -108,14 +109,13 @@ class PcapReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         ranges: list[InputPartition] = []
         for file in list_captures(self.paths):
-            pieces = 1
-            if self.split_bytes and file.size_bytes > self.split_bytes and _is_classic(file.path):
-                pieces = -(-file.size_bytes // self.split_bytes)
-            if pieces == 1:
-                ranges.append(PacketRange(file.path, 0, 0))
+            size = file.size_bytes
+            if not is_plain_pcap(file.path):
+                ranges.append(PacketRange(file.path, 0, 0, whole=True))
                 continue
-            cuts = [i * self.split_bytes for i in range(pieces)] + [file.size_bytes]
-            ranges += [PacketRange(file.path, a, b) for a, b in itertools.pairwise(cuts)]
+            step = self.split_bytes or size
+            for start in range(0, size, step):
+                ranges.append(PacketRange(file.path, start, min(start + step, size), whole=step >= size))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -130,19 +130,11 @@ class PcapReader(DataSourceReader):
                 count = len(block)
                 columns["path"] = pa.array([partition.path], pa.string()).take(pa.array(np.zeros(count, np.int64)))
                 columns["record_offset"] = pa.nulls(count, pa.int64()) if offsets is None else pa.array(offsets)
-                if partition.end:
+                if not partition.whole:
                     columns["frame"] = pa.nulls(count, pa.int64())
                 batch = pa.record_batch([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
                 for start in range(0, count, ROWS):
                     yield batch.slice(start, ROWS)
-
-
-def _is_classic(path: str) -> bool:
-    from rtmp_spark.capture.pcap import byte_order_of
-
-    with open_file(path) as file:
-        magic = file.read(4)
-    return len(magic) == 4 and byte_order_of(magic) is not None
 
 
 def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
