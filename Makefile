@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml
 	@echo "Installing rtmp-spark and every extra into $(VENV) (1.6 GB on disk, once)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[all]' || { \
 		echo "pip could not install everything (see above). Behind a proxy set HTTPS_PROXY; without a network set PIP_FIND_LINKS to a directory of wheels." >&2; exit 3; }
+	@$(BIN)/python -m compileall -q $(CODE)  # or every start compiles anew where Python may not write
 	@touch $@
 
 lint: $(STAMP) ## ruff
