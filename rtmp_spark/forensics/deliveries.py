@@ -1,9 +1,10 @@
 """Which played stream is which published one, by content, and how it got there: the rows of `deliveries`.
 
-Frames are compared by checksum, length and kind, never by name: a relay may rename, and a player may be told another
-name. Frames with the same bytes (silence) are told apart by the shift between the timestamps of both streams, which the
-frames that are unlike all others reveal. Whole streams are held as columns of numbers, at most `MOST_FRAMES` frames in
-all: what comes later is not matched.
+Frames are compared by checksum, length and kind. Names and times only say which pairs are looked at (`candidates`): a
+stream that is played while the same name is published, else any that is published then, because a relay may rename and
+a player may be told another name. Frames with the same bytes (silence) are told apart by the shift between the
+timestamps of both streams, which the frames that are unlike all others reveal. Whole streams are held as columns of
+numbers, at most `MOST_FRAMES` frames in all: what comes later is not matched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +27,8 @@ _LEAST_COMMON = 3  # different frames that both streams have
 _LEAST_SHARE = 0.2  # of the played frames
 _SHIFT_MS = 1000  # a frame whose time is off by more is another one with the same bytes
 _NEAR = 4  # how many frames with the same bytes are looked at on either side
-_CODED, _CONFIG = 1, 2
+_CACHE_US = 60_000_000  # how long after its publisher a stream may still be asked for
+CODED, CONFIG = 1, 2
 
 _MESSAGES = column_names("messages")[2:]
 _NO, _TS, _TYPE_ID = _MESSAGES.index("msg_no"), _MESSAGES.index("ts_last"), _MESSAGES.index("type_id")
@@ -74,6 +76,8 @@ class Stream(NamedTuple):
     stream_id: int
     ts_start: int
     frames: Frames
+    ts_end: int = 1 << 62
+    name: str | None = None
 
 
 class Deliveries:
@@ -89,9 +93,9 @@ class Deliveries:
         kinds: dict[int, int] = {}
         for row in media:
             if row[PACKET_TYPE] == "frame":
-                kinds[row[MSG_NO]] = _CODED
+                kinds[row[MSG_NO]] = CODED
             elif row[IS_CONFIG]:
-                kinds.setdefault(row[MSG_NO], _CONFIG)
+                kinds.setdefault(row[MSG_NO], CONFIG)
         streams = self._frames.setdefault((uid, direction), {})
         for row in messages:
             if row[_TYPE_ID] in (AUDIO, VIDEO) and row[_LENGTH]:
@@ -108,29 +112,64 @@ class Deliveries:
         alone = Counter((s[_STREAMS.index("uid")], s[_STREAMS.index("direction")]) for s in streams)
         for row in streams:
             one = dict(zip(_STREAMS, row))
-            known = self._frames.get((one["uid"], one["direction"]), {})
-            frames = known.get(one["stream_id"])
-            if frames is None and len(known) == 1 and alone[one["uid"], one["direction"]] == 1:
-                frames = next(iter(known.values()))  # media on another id than the command's
-            if frames is not None:
-                part = frames.between(one["ts_start"], one["ts_end"])
-                stream = Stream(one["uid"], one["stream_id"], one["ts_start"], part)
+            place = one["uid"], one["direction"]
+            if one["audio_messages"] or one["video_messages"]:
+                stream = stream_of(one, self._frames.get(place, {}), alone[place] == 1)
                 (published if one["role"] == "publish" else played).append(stream)
         return published, played
 
 
-def match_all(published: Sequence[Stream], played: Sequence[Stream]) -> list[Row]:
-    where: dict[int, set[int]] = {}  # frame -> published streams that have it
+def stream_of(row: Mapping[str, Any], frames: Mapping[int, Frames], alone: bool) -> Stream:
+    """A row of `streams` with its part of the frames of its direction, which come by message stream id."""
+    own = frames.get(row["stream_id"])
+    if own is None and len(frames) == 1 and alone:
+        own = next(iter(frames.values()))  # media on another id than the command's
+    part = Frames() if own is None else own.between(row["ts_start"], row["ts_end"])
+    return Stream(row["uid"], row["stream_id"], row["ts_start"], part, row["ts_end"], row["name"])
+
+
+class Lasting(Protocol):
+    """What `candidates` asks of a stream."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def ts_start(self) -> int: ...
+
+    @property
+    def ts_end(self) -> int: ...
+
+
+def candidates(published: Sequence[Lasting], played: Sequence[Lasting]) -> list[tuple[int, int]]:
+    """Pairs (published, played), by their places, whose frames are worth comparing."""
+    starts = np.array([stream.ts_start for stream in published], np.int64)
+    ends = np.array([stream.ts_end for stream in published], np.int64)
+    nameless = np.array([stream.name is None for stream in published], bool)
+    named: dict[str | None, list[int]] = {}
     for number, stream in enumerate(published):
-        for key in set(stream.frames.key):
-            where.setdefault(key, set()).add(number)
+        named.setdefault(stream.name, []).append(number)
+    pairs = []
+    for place, play in enumerate(played):
+        then = (starts <= play.ts_end) & (ends >= play.ts_start - _CACHE_US)
+        same = [n for n in named.get(play.name, ()) if then[n]] if play.name is not None else []
+        if same:
+            pairs += [(n, place) for n in sorted({*same, *np.flatnonzero(then & nameless).tolist()})]
+        else:
+            pairs += [(n, place) for n in np.flatnonzero(then).tolist()]
+    return pairs
+
+
+def match_all(published: Sequence[Stream], played: Sequence[Stream]) -> list[Row]:
+    keys: dict[int, set[int]] = {}
     rows = []
-    for play in played:
-        shared: Counter[int] = Counter()
-        for key in {play.frames.key[i] for i in play.frames.of(_CODED)}:
-            shared.update(where.get(key, ()))
-        for number in sorted(n for n, common in shared.items() if common >= _LEAST_COMMON):
-            row = delivery(published[number], play)
+    for number, place in candidates(published, played):
+        publish, play = published[number], played[place]
+        if number not in keys:
+            keys[number] = set(publish.frames.key)
+        coded = {play.frames.key[i] for i in play.frames.of(CODED)}
+        if len(coded & keys[number]) >= _LEAST_COMMON:
+            row = delivery(publish, play)
             if row is not None:
                 rows.append(row)
     return rows
@@ -140,9 +179,9 @@ def delivery(publish: Stream, play: Stream) -> Row | None:
     """The row of a pair, or None when they have too little in common."""
     sent, got = publish.frames, play.frames
     places: dict[int, list[int]] = {}
-    for index in sorted(sent.of(_CODED), key=lambda i: sent.dts[i]):
+    for index in sorted(sent.of(CODED), key=lambda i: sent.dts[i]):
         places.setdefault(sent.key[index], []).append(index)
-    wanted = got.of(_CODED)
+    wanted = got.of(CODED)
     counts = Counter(got.key[i] for i in wanted)
     unlike = [i for i in wanted if counts[got.key[i]] == 1 and len(places.get(got.key[i], ())) == 1]
     if len(unlike) < _LEAST_COMMON:
@@ -172,7 +211,7 @@ def _nearest(places: Sequence[int], dts: Sequence[int], time: int, taken: Mappin
 def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable[int], shift: int) -> Row:
     sent, got = publish.frames, play.frames
     first, last = min(matched), max(matched)
-    while_played = [i for i in sent.of(_CODED) if first <= i <= last]
+    while_played = [i for i in sent.of(CODED) if first <= i <= last]
     missing = [i for i in while_played if i not in matched]
     at_time = Counter((got.key[i] >> 32 & 0xFF, got.dts[i] - shift) for i in other)
     changed = 0
@@ -184,9 +223,9 @@ def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable
     live = [(got.ts[g] - sent.ts[s]) / 1000 for s, g in matched.items() if sent.ts[s] >= play.ts_start]
     cached = [sent.dts[s] for s in matched if sent.ts[s] < play.ts_start]
     late = np.percentile(live, (50, 95, 99)).tolist() if live else [None, None, None]
-    first_frame = (got.ts[min(got.of(_CODED))] - play.ts_start) / 1000
-    headers = {sent.key[i] for i in sent.of(_CONFIG) if sent.ts[i] < play.ts_start}
-    replayed = sum(got.key[i] in headers for i in got.of(_CONFIG))
+    first_frame = (got.ts[min(got.of(CODED))] - play.ts_start) / 1000
+    headers = {sent.key[i] for i in sent.of(CONFIG) if sent.ts[i] < play.ts_start}
+    replayed = sum(got.key[i] in headers for i in got.of(CONFIG))
     burst = float(max(cached) - min(cached)) if cached else 0.0
     values: tuple[Any, ...] = (
         play.uid, publish.uid, publish.stream_id, play.uid, play.stream_id, *late, first_frame, burst, replayed,

@@ -99,3 +99,19 @@ def _bodies(name: str) -> list[str]:
         r["body_sha256"] for r in rows
         if r["tag_type"] in ("8", "9") and int(r["body_size"]) and r["first_bytes_hex"][2:4] == "01"
     ]  # fmt: skip
+
+
+def test_names_and_times_say_what_is_compared() -> None:
+    """The same content published twice: the name decides, where both are known and published then."""
+    sent = frames(*SENT)
+    first, second = Stream("A", 1, 0, sent, 5 * SECOND, "one"), Stream("B", 1, 0, sent, 5 * SECOND, "two")
+    later = Stream("C", 1, 100 * SECOND, sent, 105 * SECOND, "one")
+    published = [first, second, later]
+
+    def found_by(name: str | None) -> list[str]:
+        rows = match_all(published, [Stream("V", 1, 0, sent, 5 * SECOND, name)])
+        return [dict(zip(_COLUMNS, r))["publish_uid"] for r in rows]
+
+    assert found_by("one") == ["A"]
+    assert found_by("renamed") == found_by(None) == ["A", "B"]
+    assert match_all(published, [Stream("V", 1, 500 * SECOND, sent, 505 * SECOND, "one")]) == []
