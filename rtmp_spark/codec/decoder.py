@@ -80,6 +80,8 @@ class RtmpDecoder:
     @property
     def pending_start(self) -> int | None:
         """Stream offset at which the oldest unfinished message begins; None when there is none."""
+        if not self._chunks.announced:
+            return None
         return min([cs.start for cs in self._chunks.streams.values() if cs.active], default=None)
 
     def forget_headers(self) -> None:
