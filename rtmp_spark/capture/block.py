@@ -28,6 +28,7 @@ class Problem:
     hint: str = ""
     count: int = 1
     frame: int | None = None
+    ts_ns: int | None = None
 
     @property
     def severity(self) -> Severity:
@@ -52,6 +53,10 @@ class PacketBlock:
     def packet(self, index: int) -> bytes:
         start = int(self.start[index])
         return self.data[start : start + int(self.caplen[index])]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Where a finding about this packet stands: its number and time."""
+        return int(self.frame[index]), int(self.ts_ns[index])
 
     def select(self, wanted: Any) -> PacketBlock:
         """The packets that a mask or an index array picks; the bytes are shared."""

@@ -26,6 +26,7 @@ class Ending(NamedTuple):
     close_kind: str
     ts_start: int
     ts_end: int
+    frame_first: int
     frame_last: int
     midstream: bool
     streams: dict[str, Any]
@@ -82,13 +83,13 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
     code = ViolationCode
     frame, ts = ending.frame_last, ending.ts_end
     missing = [d for d in ("c2s", "s2c") if not ending.recorded(d)]
-    if ending.midstream and not missing:
-        found.append(Finding(code.TCP_MIDSTREAM, "the recording starts inside the connection", ts=ending.ts_start))
-    elif ending.midstream:
-        found.append(Finding(code.TCP_MIDSTREAM, "no SYN was recorded", ts=ending.ts_start))
+    begin = ending.frame_first
+    if ending.midstream:
+        detail = "no SYN was recorded" if missing else "the recording starts inside the connection"
+        found.append(Finding(code.TCP_MIDSTREAM, detail, frame=begin, ts=ending.ts_start))
     for direction in missing:
         detail = f"no packet from the {_WHO[direction]} was recorded"
-        found.append(Finding(code.TCP_ONE_DIRECTION, detail, direction=direction, ts=ending.ts_start))
+        found.append(Finding(code.TCP_ONE_DIRECTION, detail, direction=direction, frame=begin, ts=ending.ts_start))
     for direction in ("c2s", "s2c"):
         stream = ending.streams[direction]
         if stream.zero_windows:
@@ -97,7 +98,12 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
                 f"the {receiver} closed its window {stream.zero_windows} times, for "
                 f"{stream.zero_window_ns / 1e6:.0f} ms in all; the {_WHO[direction]} waited"
             )
-            found.append(Finding(code.TCP_ZERO_WINDOW, detail, None, receiver, direction, times=stream.zero_windows))
+            found.append(
+                Finding(
+                    code.TCP_ZERO_WINDOW, detail, None, receiver, direction, frame=stream.zero_frame,
+                    ts=stream.zero_ts_ns // 1000, times=stream.zero_windows,
+                )
+            )  # fmt: skip
     found += _reset(ending, session)
     found += _handshake(ending, session)
     found += _unanswered(ending, session, cause)

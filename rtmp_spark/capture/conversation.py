@@ -522,7 +522,8 @@ class Conversation:
         streams = {"c2s": connection.streams[client], "s2c": connection.streams[1 - client]}
         return Ending(
             closed_by, connection.close_kind, (connection.ts_first_ns or 0) // 1000,
-            (connection.ts_last_ns or 0) // 1000, connection.frame_last, connection.midstream, streams,
+            (connection.ts_last_ns or 0) // 1000, connection.frame_first, connection.frame_last,
+            connection.midstream, streams,
         )  # fmt: skip
 
     def _note_wrapping(self) -> None:
@@ -530,12 +531,18 @@ class Conversation:
             return
         for note in (*self.wrapping.take_noted(), *self.wrapping.end_notes()):
             direction = None if note.direction is None else self.direction_name(note.direction)
-            ts = None if note.ts_ns is None else note.ts_ns // 1000
-            self._findings.add(Finding(note.code, note.detail, direction=direction, frame=note.frame, ts=ts))
+            frame, ts_ns = note.frame, note.ts_ns
+            if frame is None:  # about the connection as a whole
+                frame, ts_ns = self.connection.frame_first, self.connection.ts_first_ns
+            ts = None if ts_ns is None else ts_ns // 1000
+            self._findings.add(Finding(note.code, note.detail, direction=direction, frame=frame, ts=ts))
 
     def _finish_rows(self, sink: RowSink, ending: Ending) -> None:
         uid = self.uid or ""
         session = self.session
+        goodbye = self.wrapping_facts.goodbye_ns
+        if goodbye is not None:
+            session.torn_down.setdefault("c2s", goodbye // 1000)
         cause = close_cause(ending, session)
         if self._judge is not None:
             cause = self._judge.close_cause(ending, cause)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from os import PathLike, fspath
 from types import TracebackType
 from typing import BinaryIO
@@ -72,7 +73,8 @@ class Capture:
         self.ts_first_ns: int | None = None
         self.ts_last_ns: int | None = None
         self._previous_ts_ns: int | None = None
-        self._first_backwards: int | None = None
+        self._first_backwards: tuple[int, int] | None = None
+        self._first_truncated: tuple[int, int] | None = None
         self._finished = False
         self.header: PcapHeader | None = None
         self._reader: RecordReader | BlockReader
@@ -133,8 +135,11 @@ class Capture:
 
     def _take_notes(self, block: PacketBlock) -> None:
         missing = block.origlen - block.caplen
-        self.packets_truncated += int(np.count_nonzero(missing))
+        cut = np.flatnonzero(missing)
+        self.packets_truncated += len(cut)
         self.missing_bytes += int(missing.sum())
+        if len(cut) and self._first_truncated is None:
+            self._first_truncated = block.place(int(cut[0]))
         low, high = int(block.ts_ns.min()), int(block.ts_ns.max())
         self.ts_first_ns = low if self.ts_first_ns is None else min(low, self.ts_first_ns)
         self.ts_last_ns = high if self.ts_last_ns is None else max(high, self.ts_last_ns)
@@ -143,7 +148,7 @@ class Capture:
         if len(back):
             self.time_backwards += len(back)
             if self._first_backwards is None:
-                self._first_backwards = int(block.frame[back[0]])
+                self._first_backwards = block.place(int(back[0]))
         self._previous_ts_ns = int(block.ts_ns[-1])
 
     @property
@@ -180,8 +185,9 @@ class Capture:
         """What ended the reading before the end of the file."""
         if self._stream.problem is not None:
             code, detail, hint = self._stream.problem
-            return Problem(code, detail, hint, frame=self.packets or None)
-        return self._reader.problem
+            return Problem(code, detail, hint, frame=self.packets or None, ts_ns=self._previous_ts_ns)
+        problem = self._reader.problem
+        return problem and replace(problem, ts_ns=self._previous_ts_ns)
 
     @property
     def status(self) -> str:
@@ -199,6 +205,7 @@ class Capture:
                     f"{self.missing_bytes} bytes were cut off {self.packets_truncated} packets when they were recorded",
                     "record with a snapshot length of 0 (tcpdump -s 0)",
                     self.packets_truncated,
+                    *(self._first_truncated or ()),
                 )
             )
         if self._reader.over_snaplen:
@@ -217,7 +224,7 @@ class Capture:
                     f"packet times go back {self.time_backwards} times",
                     "reordercap puts them in order; the streams are ordered by sequence number anyway",
                     self.time_backwards,
-                    self._first_backwards,
+                    *(self._first_backwards or ()),
                 )
             )
         return found

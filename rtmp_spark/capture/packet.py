@@ -7,6 +7,7 @@ taken one by one. What is no TCP, or cannot be read, is counted with its reason 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -73,6 +74,7 @@ class Dissector:
         self._scapy_layers: dict[int, Callable[[bytes], bytes | None] | None] = {}
         self.counts: Counter[str] = Counter()
         self.link_types_unknown: Counter[int] = Counter()
+        self.first_unknown: dict[int, tuple[int, int]] = {}  # link type -> number and time of its first packet
 
     def segments(self, block: PacketBlock) -> Segments:
         packets = Packets(
@@ -134,7 +136,7 @@ class Dissector:
         places: list[tuple[int, int, int]] = []  # row of the packet that completed it, length, kind
         for row in odd.tolist():
             if kind[row] >= LINK:
-                made = self._by_scapy(int(kind[row]) - LINK, block.packet(row)), _RAW_LINK
+                made = self._by_scapy(int(kind[row]) - LINK, block, row), _RAW_LINK
             else:
                 made = self._fragment(packets, row, int(kind[row]))
             if made[0] is not None:
@@ -170,15 +172,16 @@ class Dissector:
         key = (packets.src[row].tobytes(), packets.dst[row].tobytes(), protocol, identification)
         return self._fragments.add(key, offset, more, data[at:end]), IP_PROTOCOL + protocol
 
-    def _by_scapy(self, link_type: int, packet: bytes) -> bytes | None:
+    def _by_scapy(self, link_type: int, block: PacketBlock, row: int) -> bytes | None:
         if link_type not in self._scapy_layers:
             self._scapy_layers[link_type] = _scapy_layer(link_type)
         layer = self._scapy_layers[link_type]
         if layer is None:
             self.link_types_unknown[link_type] += 1
+            self.first_unknown.setdefault(link_type, block.place(row))
             return None
         self.counts["read_by_scapy"] += 1
-        return layer(packet)
+        return layer(block.packet(row))
 
     def _join(self, left: Segments, right: Segments | None) -> Segments:
         if right is None or not len(right):
@@ -197,8 +200,9 @@ class Dissector:
             Problem(
                 ViolationCode.CAPTURE_LINK_TYPE,
                 f"{count} packets of link type {link_type} were not decoded",
-                "pip install scapy, or record on an Ethernet, loopback or raw IP interface",
+                _link_type_remedy(),
                 count,
+                *self.first_unknown.get(link_type, ()),
             )
             for link_type, count in sorted(self.link_types_unknown.items())
         ]
@@ -226,6 +230,12 @@ def _window_scales(data: bytes, flags: Ints, header_at: Ints, options_end: Ints)
                 scales[row] = min(data[at + 2], 14)  # RFC 7323 2.3
             at += max(size, 2)
     return scales
+
+
+def _link_type_remedy() -> str:
+    record = "record on an Ethernet, loopback or raw IP interface"
+    known = importlib.util.find_spec("scapy") is not None
+    return f"scapy does not know it either: {record}" if known else f"pip install scapy, which knows more, or {record}"
 
 
 def _scapy_layer(link_type: int) -> Callable[[bytes], bytes | None] | None:

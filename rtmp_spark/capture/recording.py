@@ -329,7 +329,8 @@ class Recording:
                 frame = number << FRAME_BITS | (problem.frame or 0)
                 fold.add(
                     Finding(
-                        problem.code, problem.detail, None, CAPTURE, frame=frame, times=problem.count,
+                        problem.code, problem.detail, None, CAPTURE, frame=frame,
+                        ts=None if problem.ts_ns is None else problem.ts_ns // 1000, times=problem.count,
                         fix_hint=problem.hint or None,
                     )
                 )  # fmt: skip

@@ -47,7 +47,7 @@ _MOST_ASKED = 1024
 _MOST_NOTED = 64
 _PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
 _STATUS = re.compile(rb"HTTP/1\.[01] \d{3} ")
-_OPEN, _SEND, _OTHER, _IDENT = "open", "send", "other", "ident"
+_OPEN, _SEND, _CLOSE, _OTHER, _IDENT = "open", "send", "close", "other", "ident"
 
 
 class Asked:
@@ -142,6 +142,10 @@ def _nowhere(item: Item) -> None:
     """What nobody asked for."""
 
 
+def _facts(session: RtmptSession) -> WrappingFacts:
+    return WrappingFacts(RTMPT, session.session_id, goodbye_ns=session.goodbye_ns)
+
+
 class SessionWrapping:
     """How a conversation sees a session that has its rows for itself; others feed it."""
 
@@ -154,7 +158,7 @@ class SessionWrapping:
 
     @property
     def facts(self) -> WrappingFacts:
-        return WrappingFacts(RTMPT, self.session.session_id)
+        return _facts(self.session)
 
     def receive(self, item: Item) -> list[Item]:
         return []
@@ -212,7 +216,7 @@ class RtmptConnection:
 
     @property
     def facts(self) -> WrappingFacts:
-        return WrappingFacts(RTMPT, self.sessions[0].session_id if self.sessions else None)
+        return _facts(self.sessions[0]) if self.sessions else WrappingFacts(RTMPT)
 
     @property
     def client_randoms(self) -> list[bytes]:
@@ -392,6 +396,8 @@ class RtmptConnection:
             asked.session = session
             asked.body = session.begin(REQUESTS, number, frame, ts_ns)
             asked.answer = session.begin(ANSWERS, number, frame, ts_ns)
+            if kind == _CLOSE:
+                session.goodbye_ns = ts_ns
         if len(self._asked) < _MOST_ASKED:
             self._asked.append(asked)
         return asked

@@ -79,6 +79,7 @@ class RtmptSession:
         self._lanes = (Lane(), Lane())
         self._noted: list[Noted] = []
         self.finished = False
+        self.goodbye_ns: int | None = None  # time of /close
 
     def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
         """A request, or its answer to come; its body is added with `add` and closed with `finish`."""
@@ -237,6 +238,7 @@ class RtmptSession:
             "requests": self.requests,
             "opened": self.opened,
             "unsure": self.unsure,
+            "goodbye_ns": self.goodbye_ns,
             "noted": [note.state() for note in self._noted],
             "lanes": [
                 [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)]
@@ -247,7 +249,7 @@ class RtmptSession:
     @classmethod
     def resume(cls, state: dict[str, Any], connection: Any, sink: Sink) -> RtmptSession:
         session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
-        session.unsure = state["unsure"]
+        session.unsure, session.goodbye_ns = state["unsure"], state["goodbye_ns"]
         session._noted = [Noted.resume(note) for note in state["noted"]]
         for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])

@@ -67,6 +67,8 @@ _PLACES = (
     "scale",
     "window",
     "zero_since_ns",
+    "zero_frame",
+    "zero_ts_ns",
     "ts_first_ns",
     "ts_last_ns",
     "frame_last",
@@ -108,6 +110,8 @@ class Stream:
         self.scale = -1
         self.window = -1  # last advertised by this side, scaled
         self.zero_since_ns: int | None = None
+        self.zero_frame: int | None = None  # where its receiver first closed the window
+        self.zero_ts_ns = 0
         self.ts_first_ns: int | None = None
         self.ts_last_ns: int | None = None
         self.frame_last = 0

@@ -232,7 +232,7 @@ class Window:
             np.where((flags & ACK == 0) | (flags & RST != 0), NO_WINDOW, window),
             np.zeros(len(rows), bool),
         )
-        self._note_zero_windows(seen, flags)
+        self._note_zero_windows(seen, flags, packet)
         return seen
 
     def _references(self) -> tuple[Ints, Ints, Ints]:
@@ -247,7 +247,7 @@ class Window:
                 shift.append(stream.scale if both else 0)
         return np.array(base, np.int64), np.array(following, np.int64), np.array(shift, np.int64)
 
-    def _note_zero_windows(self, seen: Observed, flags: Ints) -> None:
+    def _note_zero_windows(self, seen: Observed, flags: Ints, packet: Ints) -> None:
         closed = (seen.window == 0) & ((flags & SYN) == 0)
         waiting = np.array([s.zero_since_ns is not None for c in self.slots for s in c.sides], bool)
         if not closed.any() and not waiting.any():
@@ -262,7 +262,10 @@ class Window:
             if closed[row]:
                 if stream.zero_since_ns is None:
                     stream.zero_since_ns = ts_ns
-                    connection.sides[1 - stream.side].zero_windows += 1
+                    waits = connection.sides[1 - stream.side]
+                    waits.zero_windows += 1
+                    if waits.zero_frame is None:
+                        waits.zero_frame, waits.zero_ts_ns = int(self._segments.frame[packet[row]]), ts_ns
             elif stream.zero_since_ns is not None:
                 self._owner.note_zero_window(connection, stream, ts_ns)
                 stream.zero_since_ns = None

@@ -37,6 +37,7 @@ class WrappingFacts(NamedTuple):
     server_name: str | None = None
     tls_version: str | None = None
     tls_cipher: str | None = None
+    goodbye_ns: int | None = None  # when the client said in the wrapping's own words that it is done
 
 
 class Wrapping(Protocol):

@@ -135,8 +135,10 @@ def absent_tracks(measure: StreamMeasure) -> list[Finding]:
         if measure.frames(kind):
             continue
         track: Track | None = measure.video if kind == "video" else measure.audio
+        msg_no, frame, ts = (measure.declared.get(name) for name in ("msg_no", "frame", "ts"))
         if track is not None and track.configs:
             by = "its configuration was sent"
+            msg_no, frame, ts = track.place or (msg_no, frame, ts)
         elif f"{kind}_codec" in measure.declared:
             by = "onMetaData announces it"
         else:
@@ -144,8 +146,8 @@ def absent_tracks(measure: StreamMeasure) -> list[Finding]:
         found.append(
             Finding(
                 ViolationCode.MEDIA_TRACK_ABSENT, f"no {kind} frame came in {longest / 1000:.1f} s, though {by}", None,
-                measure.author, measure.direction, measure.stream_id, measure.declared.get("msg_no"),
-                measure.declared.get("frame"), measure.declared.get("ts"), 1, f"{kind} frames", "none",
+                measure.author, measure.direction, measure.stream_id, msg_no, frame, ts, 1,
+                f"{kind} frames", "none",
             )
         )  # fmt: skip
     return found

@@ -34,13 +34,13 @@ def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequ
         groups.setdefault((stream["app"], stream["name"], stream["role"]), []).append(stream)
     told = [_with_next_round(_with_holder(row, groups), ends) for row in findings]
     for group in groups.values():
-        told += _periodic(group, endings)
+        told += _periodic(group, endings, findings)
         if group[0]["role"] == "publish":
             told += _two_at_once(group, findings)
     return told
 
 
-def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
+def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended], findings: Sequence[Row]) -> list[Row]:
     """Runs of attempts, one after another, that lasted nearly equally long."""
     rows: list[Row] = []
     run: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list
             run.append(stream)
             continue
         if len(run) >= _LEAST_ATTEMPTS:
-            rows += _told(run, endings)
+            rows += [_with_end(row, findings) for row in _told(run, endings)]
         run = [] if stream is None else [stream]
     return rows
 
@@ -69,13 +69,13 @@ def _goes_on(run: list[dict[str, Any]], stream: dict[str, Any]) -> bool:
 
 
 def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
-    last = run[-1]
-    usual = median(_seconds(one) for one in run)
-    closers = {ended.closed_by for one in run if (ended := endings.get(one["uid"])) is not None}
     if any(ended.close_kind == "open" for one in run if (ended := endings.get(one["uid"])) is not None):
         run = run[:-1]
         if len(run) < _LEAST_ATTEMPTS:
             return []
+    last = run[-1]
+    usual = median(_seconds(one) for one in run)
+    closers = {ended.closed_by for one in run if (ended := endings.get(one["uid"])) is not None}
     closer = closers.pop() if len(closers) == 1 else None
     who = f"the {closer} ends it" if closer else "not always the same side ends it"
     fold = FindingFold()
@@ -87,6 +87,15 @@ def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
         )
     )  # fmt: skip
     return fold.rows(last["uid"], entry)
+
+
+def _with_end(row: Row, findings: Sequence[Row]) -> Row:
+    """With the packet at which the connection ended, which its SESSION_END has."""
+    known = dict(zip(_FINDINGS, row))
+    for other in findings:
+        if other[0] == ViolationCode.SESSION_END.value and other[_FINDINGS.index("uid")] == known["uid"]:
+            known |= {name: other[_FINDINGS.index(name)] for name in ("capture_id", "frame", "frame_last")}
+    return tuple(known[name] for name in _FINDINGS[: len(row)])
 
 
 def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[Row]:

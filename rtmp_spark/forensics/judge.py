@@ -24,7 +24,7 @@ from rtmp_spark.forensics.prediction import extension_break
 from rtmp_spark.forensics.tagged import fields
 from rtmp_spark.schema import column_names
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 _INTERVALS = column_names("intervals")
 _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
 _MOST_TROUBLED = 100_000
@@ -56,10 +56,12 @@ class Judge:
         self.exchange = ExchangeRules()
         self.habits = HabitFold()
         self.connect_ts: int | None = None
+        self._connected: list[int] = []  # message, packet and time of connect
         self._from_start = {"c2s": False, "s2c": False}
         self._troubled: dict[str, set[int]] = {"c2s": set(), "s2c": set()}
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
+        self._cause: str | None = None  # why it ended
 
     def measure(self, direction: str, stream_id: int, start_known: bool) -> StreamMeasure:
         """For a stream that begins."""
@@ -132,6 +134,7 @@ class Judge:
         name = fact.name
         if name == "connect" and direction == "c2s" and self.connect_ts is None:
             self.connect_ts = fact.ts
+            self._connected = [fact.msg_no, fact.frame, fact.ts]
         elif name in ("onMetaData", "@setDataFrame"):
             self._metadata(direction, fact)
         elif direction == "c2s" and name in _STREAM_COMMANDS:
@@ -179,6 +182,7 @@ class Judge:
     def end(self, ending: Any, cause: str, findings: FindingFold) -> None:
         """Add what the whole connection shows, and take back what another finding explains."""
         session = self._session
+        self._cause = cause
         findings.extend(self._found)
         self._found = []
         heard = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
@@ -188,9 +192,9 @@ class Judge:
             findings.extend(self.flow.end(ending.ts_end, silence, total, bool(session.torn_down)))
         client = self.client()
         for direction, place in self._omitted.items():
-            findings.extend(extension_break(direction, place, None))
-        if "c2s" not in self._omitted:
-            findings.extend(extension_break("c2s", None, client.software if self._publishes() else None))
+            findings.extend(extension_break(direction, place))
+        if "c2s" not in self._omitted and client.software is not None and self._publishes():
+            findings.extend(extension_break("c2s", self._connected or [None] * 3, client.software))
         for span in session.spans:
             if span.measure is not None:
                 findings.extend(self._stream(span, ending, heard))
@@ -240,7 +244,8 @@ class Judge:
         if measure is None:
             return {}
         row = streams.columns(measure, self.connect_ts)
-        word, rule, text = streams.verdict(measure, span.refused, findings.first_ones())
+        broken_off = self._cause if span.role == "publish" and not span.ended else None
+        word, rule, text = streams.verdict(measure, span.refused, findings.first_ones(), broken_off)
         return {**row, "verdict": word, "verdict_rule_id": rule, "verdict_text": text}
 
     # -- state ----------------------------------------------------------------------------------------------------
@@ -252,6 +257,7 @@ class Judge:
             "exchange": self.exchange.state(),
             "habits": self.habits.state(),
             "connect_ts": self.connect_ts,
+            "connected": self._connected,
             "from_start": self._from_start,
             "troubled": {d: sorted(seconds) for d, seconds in self._troubled.items()},
             "omitted": self._omitted,
@@ -264,7 +270,7 @@ class Judge:
         self.flow.resume(state["flow"])
         self.exchange.resume(state["exchange"])
         self.habits.resume(state["habits"])
-        self.connect_ts = state["connect_ts"]
+        self.connect_ts, self._connected = state["connect_ts"], list(state["connected"])
         self._from_start = dict(state["from_start"])
         self._troubled = {d: set(seconds) for d, seconds in state["troubled"].items()}
         self._omitted = dict(state["omitted"])

@@ -5,6 +5,8 @@ Seen where the extended timestamp is left out of continuations already, predicte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rtmp_spark.capture.findings import SENDER, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
@@ -12,10 +14,11 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 LEAVES_OUT: dict[str, tuple[int, ...] | None] = {"OBS": (30, 1)}
 
 
-def extension_break(direction: str, place: list[int | None] | None, software: str | None) -> list[Finding]:
-    """`place` is where the field was left out (message, packet, time); without it the software alone can tell."""
-    if place is not None:
-        msg_no, frame, ts = place
+def extension_break(direction: str, place: Sequence[int | None], software: str | None = None) -> list[Finding]:
+    """`place` is where the field was left out, or where the software that will leave it out was named: message,
+    packet, time."""
+    msg_no, frame, ts = place
+    if software is None:
         return [
             Finding(
                 ViolationCode.TIME_EXT_BREAK,
@@ -23,13 +26,13 @@ def extension_break(direction: str, place: list[int | None] | None, software: st
                 None, SENDER[direction], direction, None, msg_no, frame, ts,
             )
         ]  # fmt: skip
-    if software is None or not predicted(software):
+    if not predicted(software):
         return []
     return [
         Finding(
             ViolationCode.TIME_EXT_BREAK,
             f"{software} leaves the extended timestamp out of continuations: peers may lose it at 4 h 39 min",
-            Severity.INFO, SENDER[direction], direction,
+            Severity.INFO, SENDER[direction], direction, None, msg_no, frame, ts,
         )
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rtmp_spark.capture.findings import Finding
+from rtmp_spark.capture.findings import CAPTURE, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics.measure import StreamMeasure
 
@@ -20,8 +20,13 @@ _DEGRADES: dict[ViolationCode, str] = {
     ViolationCode.MEDIA_START_NOT_KEY: "it starts with pictures that cannot be decoded",
     ViolationCode.MEDIA_KEY_FLAG: "its keyframe flags are wrong",
     ViolationCode.MEDIA_CONFIG_CHANGED: "its picture size or sample rate changed in mid-stream",
-    ViolationCode.TCP_GAP: "the recording lacks bytes of it",
+    ViolationCode.TCP_GAP: "bytes of it were lost on the way",
     ViolationCode.TCP_RESET: "the connection was reset",
+}
+# How a connection can end under a stream that was being published.
+_BROKEN_OFF = {
+    "peer_vanished": "it broke off: the client was gone without a goodbye",
+    "idle_timeout": "it fell silent, and the server closed",
 }
 _SKEW_PER_MINUTE, _SKEW_MINUTES, _SKEW_MS = 20.0, 1.0, 100.0
 
@@ -72,8 +77,11 @@ def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, Any]:
     return row
 
 
-def verdict(measure: StreamMeasure, refused: bool, known: Iterable[Finding]) -> tuple[str, str | None, str]:
-    """`known` are the findings of the connection, with their severities settled."""
+def verdict(
+    measure: StreamMeasure, refused: bool, known: Iterable[Finding], broken_off: str | None = None
+) -> tuple[str, str | None, str]:
+    """`known` are the findings of the connection, with their severities settled; `broken_off` is what ended the
+    connection while this was being published."""
     frames = measure.frames("video") + measure.frames("audio")
     about = [f for f in known if f.stream_id in (None, measure.stream_id) and f.direction in (None, measure.direction)]
     errors = [f for f in about if f.severity is Severity.ERROR]
@@ -93,8 +101,14 @@ def verdict(measure: StreamMeasure, refused: bool, known: Iterable[Finding]) -> 
         return "no_media", None if told is None else told.code.value, "no media came" if told is None else told.detail
     if errors:
         return "degraded", errors[0].code.value, errors[0].detail
-    codes = {f.code: f for f in about if f.severity is not Severity.INFO}
+    lost_by_recorder = [f for f in about if f.code is ViolationCode.TCP_GAP and f.at_fault == CAPTURE]
+    codes = {f.code for f in about if f.severity is not Severity.INFO and f not in lost_by_recorder}
     for code, sentence in _DEGRADES.items():
         if code in codes:
             return "degraded", code.value, sentence
+    if broken_off in _BROKEN_OFF:
+        return "degraded", ViolationCode.SESSION_END.value, _BROKEN_OFF[broken_off]
+    if measure.gaps:  # no fault of the stream, and none can be ruled out
+        rule = ViolationCode.TCP_GAP if lost_by_recorder else ViolationCode.CAPTURE_SNAPLEN
+        return "unknown", rule.value, "what was recorded of it is fine, but bytes of it are missing in the recording"
     return "ok", None, "it arrived as it should"

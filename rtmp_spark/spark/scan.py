@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -30,6 +30,7 @@ from rtmp_spark.codec.errors import CaptureError, ViolationCode
 
 from .paths import open_file
 
+Place = tuple[int, int]  # number and time of a packet
 GROUPS = 256  # connections share an index row by the hash of their endpoints
 
 INDEX = pa.schema([pa.field("frame", pa.int32()), pa.field("offset", pa.int32())])  # each from the one before
@@ -72,12 +73,14 @@ class About:
     over_snaplen: int = 0
     zero_length: int = 0
     time_backwards: int = 0
-    first_backwards: int | None = None
+    first_backwards: Place | None = None
+    first_truncated: Place | None = None
     ts_first_ns: int | None = None
     ts_last_ns: int | None = None
     ts_head_ns: int | None = None  # of the first packet in the file's order
     ts_tail_ns: int | None = None  # of the last one
     link_types_unknown: dict[str, int] = field(default_factory=dict)
+    first_unknown: dict[str, Place] = field(default_factory=dict)  # by link type
     fragments: bool = False
     damaged: bool = False
     leaves: list[str] = field(default_factory=list)  # of the blocks that start in it
@@ -85,12 +88,15 @@ class About:
     status: str = "ok"
     error_code: str | None = None
     error_hint: str | None = None
-    problems: list[tuple[str, str, str, int, int | None]] = field(default_factory=list)
+    problems: list[tuple[Any, ...]] = field(default_factory=list)
 
     def take_notes(self, block: PacketBlock) -> None:
         missing = block.origlen - block.caplen
-        self.packets_truncated += int(np.count_nonzero(missing))
+        cut = np.flatnonzero(missing)
+        self.packets_truncated += len(cut)
         self.missing_bytes += int(missing.sum())
+        if len(cut) and self.first_truncated is None:
+            self.first_truncated = block.place(int(cut[0]))
         times = block.ts_ns
         low, high = int(times.min()), int(times.max())
         self.ts_first_ns = low if self.ts_first_ns is None else min(low, self.ts_first_ns)
@@ -102,7 +108,7 @@ class About:
         if len(back):
             self.time_backwards += len(back)
             if self.first_backwards is None:
-                self.first_backwards = int(block.frame[back[0]])
+                self.first_backwards = block.place(int(back[0]))
         self.ts_tail_ns = int(times[-1])
 
     def as_dict(self) -> dict[str, Any]:
@@ -247,6 +253,7 @@ def _scan_range(file: BinaryIO, split: Split, about: About, index: FlowIndex) ->
 
 def _about_dissector(about: About, dissector: Dissector) -> None:
     about.link_types_unknown = {str(k): v for k, v in dissector.link_types_unknown.items()}
+    about.first_unknown = {str(k): v for k, v in dissector.first_unknown.items()}
     about.fragments = any("fragment" in name for name, count in dissector.counts.items() if count)
 
 
@@ -284,13 +291,13 @@ def describe(about: About, capture: Capture) -> None:
         about.error_code, about.error_hint = error.code.value, f"{error.detail}; {error.hint}".rstrip("; ")
 
 
-def _problem(problem: Problem) -> tuple[str, str, str, int, int | None]:
-    return problem.code.value, problem.detail, problem.hint, problem.count, problem.frame
+def _problem(problem: Problem) -> tuple[Any, ...]:
+    return problem.code.value, problem.detail, problem.hint, problem.count, problem.frame, problem.ts_ns
 
 
-def as_problem(values: tuple[str, str, str, int, int | None] | list[Any]) -> Problem:
-    code, detail, hint, count, frame = values
-    return Problem(ViolationCode[code], detail, hint, count, frame)
+def as_problem(values: Sequence[Any]) -> Problem:
+    code, *rest = values
+    return Problem(ViolationCode[code], *rest)
 
 
 def fits(parts: list[About]) -> bool:
@@ -315,9 +322,11 @@ def joined(parts: list[About], size_bytes: int) -> About:
         back = part.first_backwards
         if previous is not None and part.ts_head_ns is not None and part.ts_head_ns < previous:
             whole.time_backwards += 1
-            back = 1
-        if back is not None and whole.first_backwards is None:
-            whole.first_backwards = frames + back
+            back = (1, part.ts_head_ns)
+        whole.first_backwards = whole.first_backwards or _moved(back, frames)
+        whole.first_truncated = whole.first_truncated or _moved(part.first_truncated, frames)
+        for link_type, place in part.first_unknown.items():
+            whole.first_unknown.setdefault(link_type, (place[0] + frames, place[1]))
         if whole.ts_head_ns is None:
             whole.ts_head_ns = part.ts_head_ns
         previous = previous if part.ts_tail_ns is None else part.ts_tail_ns
@@ -332,6 +341,11 @@ def joined(parts: list[About], size_bytes: int) -> About:
     return whole
 
 
+def _moved(place: Place | None, frames: int) -> Place | None:
+    """A place of a range in its file: `frames` packets stand before the range."""
+    return None if place is None else (place[0] + frames, place[1])
+
+
 class _AsCapture:
     """As much of a capture as its list of problems asks for."""
 
@@ -339,6 +353,7 @@ class _AsCapture:
         self.error = None
         self.packets_truncated, self.missing_bytes = about.packets_truncated, about.missing_bytes
         self.time_backwards, self._first_backwards = about.time_backwards, about.first_backwards
+        self._first_truncated = about.first_truncated
         self._reader = self
         self.over_snaplen = about.over_snaplen
 
@@ -347,6 +362,7 @@ def _problems_of(about: About) -> list[Problem]:
     problems: list[Problem] = Capture.problems.fget(_AsCapture(about))  # type: ignore[attr-defined]
     dissector = Dissector()
     dissector.link_types_unknown.update({int(k): v for k, v in about.link_types_unknown.items()})
+    dissector.first_unknown.update({int(k): v for k, v in about.first_unknown.items()})
     return problems + dissector.problems()
 
 

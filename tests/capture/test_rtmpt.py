@@ -47,6 +47,7 @@ def test_a_real_tunnel(sample_pcaps: Path, oracle: Path) -> None:
     (connection,) = rows["connections"]
     assert connection["service"] == "rtmpt"
     assert connection["session_id"] == "6c3c5a03ac594c848cf5d0c570c9455c"  # what tshark shows in the paths
+    assert (connection["closed_by"], connection["close_cause"]) == ("client", "teardown")  # it asked for /close
     sent = [row for row in rows["media_tags"] if row["direction"] == "c2s" and not row["is_config"]]
     recorded = [tag for tag in recorded_tags(oracle / f"{name}.server_record.flvtags.tsv") if tag.is_media]
     assert len(recorded) <= len(sent) <= len(recorded) + 2  # the recorder stopped a little earlier
@@ -219,9 +220,7 @@ def test_lost_packets_cost_only_what_they_touch(
         lost = {chance.choice(inner[12:-6]) for _ in range(chance.choice((1, 1, 3)))}
         rows = decode(write(tmp_path / f"{seed}.pcap", lose(packets, lost)))
         found = {
-            (r["direction"], r["type_id"], r["payload_crc32"])
-            for r in rows["messages"]
-            if r["status"] == "complete"
+            (r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"
         }
         assert "TCP_GAP" in codes(rows) and "RTMPT_SEQUENCE" not in codes(rows)
         assert found <= whole

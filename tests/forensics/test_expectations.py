@@ -15,7 +15,7 @@ CAPTURES = sorted(p for p in SAMPLES.glob("*.pcap*") if not p.name.startswith(WR
 
 def test_the_tables_name_captures_that_are_there() -> None:
     names = {path.name for path in CAPTURES}
-    for file in ("findings.tsv", "software.tsv", "endings.tsv"):
+    for file in ("findings.tsv", "software.tsv", "endings.tsv", "verdicts.tsv"):
         assert {row["capture"] for row in table(file)} <= names
 
 
@@ -70,3 +70,18 @@ def test_declared_and_measured_stand_side_by_side() -> None:
     assert publish["keyframe_interval_ms_p50"] == 2000  # -g 50 at 25 frames a second
     assert publish["first_is_key"] is True and play["first_is_key"] is True
     assert publish["startup_ms"] > 0
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.pcap*")), ids=lambda path: path.name)
+def test_a_stream_is_fine_unless_expected_otherwise(path: Path) -> None:
+    found = recorded(path, "streams", "connections")
+    ports = {c["uid"]: str(c["orig_p"]) for c in found["connections"]}
+    said = Counter(
+        (ports[s["uid"]], s["role"], s["verdict"], s["verdict_rule_id"])
+        for s in found["streams"] if s["verdict"] != "ok"
+    )  # fmt: skip
+    expected = Counter(
+        tuple(row[name] for name in ("client_port", "role", "verdict", "rule_id"))
+        for row in table("verdicts.tsv") if row["capture"] == path.name
+    )  # fmt: skip
+    assert said == expected
