@@ -399,7 +399,7 @@ class Conversation:
             if facts.payloads:
                 self._emit(sink, "payloads", direction, self._harmless(facts.payloads, facts.notable))
             if self._judge is not None:
-                self._judge.passed(direction, facts.passed)
+                self._judge.passed(direction, facts.passed, facts.firsts)
             if self._settings.frames is not None and facts.media:
                 self._settings.frames.collect(self.uid or "", direction, facts.messages, facts.media)
             self._media[number] += facts.media

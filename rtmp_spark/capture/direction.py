@@ -19,6 +19,7 @@ import numpy as np
 from rtmp_spark.capture.facts import (
     FRAME_BITS,
     FRAME_MASK,
+    Arguments,
     CommandFact,
     ConflictFact,
     ControlFact,
@@ -59,10 +60,14 @@ _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 MessageHook = Callable[[int, MessageReceived, int], None]
 
 
-@lru_cache(1024)  # commands repeat from connection to connection, byte by byte; what they give is never changed
 def _read_command(type_id: int, payload: bytes, limits: Limits) -> tuple[Command, list[Any]]:
     command = parse_command(type_id, payload, limits)
-    return command, [to_json(value) for value in command.args]
+    return command, Arguments([to_json(value) for value in command.args])
+
+
+@lru_cache(1024)  # commands repeat from connection to connection, byte by byte; what they give is never changed
+def _read_repeated(type_id: int, payload: bytes) -> tuple[Command, list[Any]]:
+    return _read_command(type_id, payload, DEFAULT_LIMITS)
 
 
 class Places:
@@ -244,13 +249,12 @@ class DirectionDecoder:
     # -- events to facts ------------------------------------------------------------------------------------
 
     def _take(self, events: list[Event]) -> None:
-        numbers: dict[int, tuple[int, int]] = {}  # where a message of these events starts: its number, stream id
+        first_no = self._msg_no
         violations = self._waiting
         message = self._message
         for event in events:
             kind = type(event)
             if kind is MessageReceived:
-                numbers[event[0]] = (self._msg_no, event[5])  # type: ignore[index, misc]
                 message(event)  # type: ignore[arg-type]
             elif kind is Violation:
                 violations.append(event)  # type: ignore[arg-type]
@@ -260,6 +264,8 @@ class DirectionDecoder:
                 self.synchronised = True
         if violations:
             self._waiting = []
+            messages = [event for event in events if isinstance(event, MessageReceived)]
+            numbers = {message.start: (no, message.stream_id) for no, message in enumerate(messages, first_no)}
             for violation in violations:
                 start = violation.message_start
                 if start is None:
@@ -298,21 +304,24 @@ class DirectionDecoder:
         offsets, frames = places.offsets, places.frames
         start = self._base + event[0]
         last = bisect_right(offsets, self._base + event[1] - 1) - 1
-        first = last if offsets[last] <= start else bisect_right(offsets, start) - 1
-        if first < 0:
-            first = 0
         if last < 0:
             last = 0
         frame, ts, at = frames[last], places.times[last], places.at[last]
         type_id, payload = event[4], event[17]
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
-        counts = self.type_counts
-        counts[type_id] = counts.get(type_id, 0) + 1
         facts = self.facts
         end = start + event[11] + _LONGEST_HEADER * event[12]
-        facts.passed.append(_new(Passed, (at, ts, start, end, msg_no, frame, event[3], type_id, event[5])))
+        passed = _new(Passed, (at, ts, start, end, msg_no, frame, event[3], type_id, event[5]))
+        facts.passed.append(passed)
+        counts = self.type_counts
+        if type_id in counts:
+            counts[type_id] += 1
+        else:
+            counts[type_id] = 1
+            facts.firsts.append(passed)
         if self._message_rows:
+            first = max(bisect_right(offsets, start) - 1, 0)
             frame_first = frames[first]
             facts.messages.append(
                 (
@@ -390,11 +399,14 @@ class DirectionDecoder:
             second[6] = control.value
 
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
-        read = _read_command if event[11] <= _REPEATED_BYTES else _read_command.__wrapped__
-        command, args = read(event[4], event[17], self._limits)
+        type_id, payload = event[4], event[17]
+        if self._limits is DEFAULT_LIMITS and len(payload) <= _REPEATED_BYTES:
+            command, args = _read_repeated(type_id, payload)
+        else:
+            command, args = _read_command(type_id, payload, self._limits)
         name = command.name or None
-        said = (at, msg_no, ts, frame, event[5], event[4], name, command.transaction_id, command.amf_version, args)
-        self.facts.notable.append(_new(CommandFact, said))
+        said = (name, command.transaction_id, command.amf_version, args, event[3])
+        self.facts.notable.append(_new(CommandFact, (at, msg_no, ts, frame, event[5], type_id, *said)))
         if command.violations and event[14] == COMPLETE:
             for code, _, detail in command.violations:
                 self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)

@@ -8,7 +8,8 @@ what needs the other direction is the work of conversation.py.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
@@ -16,6 +17,32 @@ FRAME_BITS = 40
 FRAME_MASK = (1 << FRAME_BITS) - 1
 
 Row = tuple[Any, ...]
+Result = TypeVar("Result")
+
+
+class Arguments(list[Any]):
+    """Arguments that all commands of the same bytes share, with what was made of them; nobody changes them."""
+
+    __slots__ = ("notes",)
+
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__(values)
+        self.notes: dict[Any, Any] = {}
+
+
+def noted(read: Callable[[list[Any]], Result]) -> Callable[[list[Any]], Result]:
+    """`read`, which is asked once for all commands of the same bytes; its result is nobody's to change."""
+
+    def ask(args: list[Any]) -> Result:
+        if type(args) is not Arguments:
+            return read(args)
+        notes = args.notes
+        if read not in notes:
+            notes[read] = read(args)
+        result: Result = notes[read]
+        return result
+
+    return ask
 
 
 class CommandFact(NamedTuple):
@@ -31,6 +58,7 @@ class CommandFact(NamedTuple):
     transaction_id: float | None
     amf_version: int
     args: list[Any]
+    csid: int | None = None
 
 
 class ControlFact(NamedTuple):
@@ -120,10 +148,11 @@ class Facts:
     `messages`, `controls`, `media` and `payloads` are rows of their tables without uid and direction, their file
     numbers where capture ids belong; `media_at` runs beside `media`. `notable` are the facts that folds look at one
     by one, in the order of the direction. `seconds` adds up media per second: audio bytes, video bytes, frames, key
-    frames, first and last dts, last acknowledgement. `passed` are the places of all messages.
+    frames, first and last dts, last acknowledgement. `passed` are the places of all messages, `firsts` of the first of
+    each type.
     """
 
-    __slots__ = ("controls", "media", "media_at", "messages", "notable", "passed", "payloads", "seconds")
+    __slots__ = ("controls", "firsts", "media", "media_at", "messages", "notable", "passed", "payloads", "seconds")
 
     def __init__(self) -> None:
         self.messages: list[Row] = []
@@ -133,4 +162,5 @@ class Facts:
         self.payloads: list[Row] = []
         self.notable: list[Notable] = []
         self.passed: list[Passed] = []
+        self.firsts: list[Passed] = []
         self.seconds: dict[int, list[Any]] = {}

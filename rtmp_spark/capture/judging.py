@@ -40,7 +40,8 @@ class Judge(Protocol):
 
     def resume_measure(self, state: Any) -> Measure: ...
 
-    def passed(self, direction: str, messages: Sequence[Passed]) -> None: ...
+    def passed(self, direction: str, messages: Sequence[Passed], firsts: Sequence[Passed]) -> None:
+        """`firsts` are those of them that are the first of their type."""
 
     def notable(self, direction: str, fact: Notable) -> None: ...
 

@@ -22,6 +22,7 @@ from rtmp_spark.capture.facts import (
     HandshakeFact,
     Notable,
     Row,
+    noted,
 )
 from rtmp_spark.capture.findings import CAPTURE, NETWORK, SENDER, SERVER, Finding
 from rtmp_spark.capture.judging import Judge, JudgeFactory
@@ -152,7 +153,8 @@ class Session:
     def _handshake(self, direction: str, fact: HandshakeFact) -> None:
         self.parts[direction][fact.part] = fact.data
         self.handshake_frames[direction] = fact.frame
-        self.handshake_ts = [min([*self.handshake_ts[:1], fact.ts]), max([*self.handshake_ts[1:], fact.ts])]
+        first, last = self.handshake_ts or (fact.ts, fact.ts)
+        self.handshake_ts = [min(first, fact.ts), max(last, fact.ts)]
         if len(self.parts["c2s"]) == len(self.parts["s2c"]) == 3:
             self._verdicts = self.handshake_verdicts()
             for parts in self.parts.values():
@@ -475,6 +477,7 @@ def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+@noted
 def _status(args: list[Any]) -> tuple[Any, Any, Any]:
     """Level, code and description of the first argument that has any of them."""
     for value in args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact
+from rtmp_spark.capture.facts import CommandFact, noted
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.message import COMMAND_AMF0, COMMAND_AMF3
@@ -108,6 +108,7 @@ class ExchangeRules:
         self._asked = {d: dict(known) for d, known in asked.items()}
 
 
+@noted
 def offered(args: list[Any]) -> list[str]:
     """FourCCs that a connect names, `*` for all (E-RTMP v2, "Enhancing NetConnection connect Command")."""
     given = fields(args[0]) if args else {}

@@ -7,7 +7,9 @@ sent) and a recording of both sides from the start.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from rtmp_spark.capture.facts import ControlFact, Passed
@@ -21,6 +23,7 @@ _PING_US = 1_000_000
 _RESTART = 0xF0000000  # nginx-rtmp and SRS begin again at 0 from here on
 _WRAP = 1 << 32
 _MOST_PINGS = 256
+_known_at, _start = attrgetter("at"), attrgetter("start")
 
 
 class _Sent:
@@ -105,11 +108,15 @@ class FlowRules:
         """Take the messages that were known at packet `at` as sent."""
         sent = self._sent[direction]
         queue = sent.queue
-        count = 0
-        for known, ts, offset, end, msg_no, frame, _, _, _ in queue:
-            if at is not None and known > at:
-                break
-            count += 1
+        count = len(queue) if at is None else bisect_right(queue, at, key=_known_at)
+        if not count:
+            return
+        messages = queue[:count]
+        del queue[:count]
+        if not self._may_starve(sent, messages):
+            sent.last_ts, sent.offset = messages[-1][1:3]
+            return
+        for _, ts, offset, end, msg_no, frame, _, _, _ in messages:
             if sent.early:
                 self._judge_early(direction, end)
             starved = sent.worst is not None and sent.acked_at is not None
@@ -125,8 +132,16 @@ class FlowRules:
                     if sent.worst is None:
                         sent.worst = [msg_no, frame, ts]
                         sent.episodes += 1
-        if count:
-            del queue[:count]
+
+    @staticmethod
+    def _may_starve(sent: _Sent, messages: Sequence[Passed]) -> bool:
+        """Whether these must be looked at one by one: mostly nothing waits for one, and all fit into the window."""
+        if sent.early or sent.worst is not None:
+            return True
+        if sent.window is None or sent.acked_at is None:
+            return False
+        highest: int = max(map(_start, messages))
+        return highest - sent.acked_at > 2 * sent.window
 
     def _acknowledged(self, direction: str, from_direction: str, fact: ControlFact) -> list[Finding]:
         """An Acknowledgement of what `direction` sent."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Passed
+from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Passed, noted
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
 from rtmp_spark.forensics.tagged import fields, text
 
-_FIRST_MESSAGES = 400
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
 _KINDS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
 Habits = dict[str, str]
+Taught = list[tuple[str, str]]  # habits and their values
 
 
 class HabitFold:
@@ -28,41 +28,39 @@ class HabitFold:
         self.client: Habits = {}
         self.server: Habits = {}
         self._words: dict[str, list[str]] = {"c2s": [], "s2c": []}
-        self._csid: dict[str, dict[int, int]] = {"c2s": {}, "s2c": {}}
-        self._packets: dict[str, str] = {}  # C1 and S1 as hex, while they are needed
+        self._packets: dict[str, bytes] = {}  # C1 and S1, while they are needed
         self._name: str | None = None  # of the stream: a credential, never part of a habit nor of the state
 
     def _of(self, direction: str) -> Habits:
         return self.client if direction == "c2s" else self.server
 
     def _learn(self, direction: str, habit: str, value: object) -> None:
-        known = self.client if direction == "c2s" else self.server
-        if habit not in known:
-            known[habit] = str(value)[:_VALUE_CHARS]
+        self._of(direction).setdefault(habit, _short(value))
+
+    def _learn_all(self, direction: str, taught: Taught) -> None:
+        known = self._of(direction)
+        for habit, value in taught:
+            known.setdefault(habit, value)
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
-    def passed(self, direction: str, messages: Sequence[Passed]) -> None:
-        known = self._csid[direction]
-        if len(known) >= _FIRST_MESSAGES:
-            return
-        learned = self._of(direction)
-        for _, _, _, _, msg_no, _, csid, type_id, stream_id in messages[: _FIRST_MESSAGES - len(known)]:
-            known[msg_no] = csid
-            habit = _KINDS.get(type_id)
-            if habit is not None and habit not in learned:
-                self._learn(direction, habit, csid)
+    def began(self, direction: str, firsts: Sequence[Passed]) -> None:
+        """The first message of each type."""
+        for message in firsts:
+            habit = _KINDS.get(message.type_id)
+            if habit is not None:
+                self._learn(direction, habit, message.csid)
                 if habit != "data_csid":
-                    self._learn(direction, "media_stream_id", stream_id)
+                    self._learn(direction, "media_stream_id", message.stream_id)
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
         if fact.part == 1:
             self._learn(direction, "packet_version", fact.data[4:8].hex())
             self._learn(direction, "packet_time", "set" if any(fact.data[:4]) else "0")
             self._learn(direction, "packet_random", fact.data[8:16].hex())
-            packet = self._packets[direction] = fact.data.hex()
+            self._packets[direction] = fact.data
             if direction == "s2c" and "c2s" in self._packets:
-                self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == packet else "no")
+                self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == fact.data else "no")
         elif fact.part == 2 and direction == "c2s":
             self._packets.clear()
 
@@ -75,20 +73,19 @@ class HabitFold:
             self._learn(direction, "chunk_size", fact.value)
 
     def command(self, direction: str, fact: CommandFact) -> None:
-        name, args = fact.name, fact.args
+        name = fact.name
         if name is None:
             return
         self._word(direction, name)
-        csid = self._csid[direction].get(fact.msg_no)
-        if name in ("onMetaData", "@setDataFrame"):
-            self._metadata(direction, args)
+        if name == "onMetaData" or name == "@setDataFrame":
+            self._learn_all(direction, (_published if direction == "c2s" else _passed_on)(fact.args))
         elif direction == "c2s":
-            self._asked(name, fact, csid)
+            self._asked(name, fact)
         elif name == "_result" and fact.transaction_id == 1:
-            self._connected(args)
-        elif name == "onStatus" and len(args) > 1:
-            given = fields(args[1])
-            self._learn(direction, "status_csid", csid)
+            self._learn_all(direction, _connected(fact.args))
+        elif name == "onStatus" and len(fact.args) > 1:
+            given = fields(fact.args[1])
+            self._learn(direction, "status_csid", fact.csid)
             code = text(given.get("code")) or ""
             if code.startswith("NetStream."):
                 self._learn(direction, code.removeprefix("NetStream."), self._nameless(text(given.get("description"))))
@@ -100,48 +97,18 @@ class HabitFold:
             words = words.replace(self._name, "*")
         return " ".join("*" if "/" in word or "?" in word else word for word in words.split())
 
-    def _asked(self, name: str, fact: CommandFact, csid: int | None) -> None:
+    def _asked(self, name: str, fact: CommandFact) -> None:
         args = fact.args
         if name == "connect":
-            given = fields(args[0]) if args else {}
-            self._learn("c2s", "connect_fields", ",".join(given))
-            for field in ("flashVer", "audioCodecs", "videoCodecs", "capabilities"):
-                if field in given:
-                    self._learn("c2s", field, _plain(given[field]))
+            self._learn_all("c2s", _connects(args))
         elif name == "releaseStream":
             self._learn("c2s", "release_id", _plain(fact.transaction_id))
         elif name in ("publish", "play"):
             self._name = text(args[1]) if len(args) > 1 else None
-            self._learn("c2s", f"{name}_csid", csid)
+            self._learn("c2s", f"{name}_csid", fact.csid)
             self._learn("c2s", f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
                 self._learn("c2s", "play_start", _plain(args[2]))
-
-    def _connected(self, args: list[Any]) -> None:
-        for value in args:
-            given = fields(value)
-            if "fmsVer" in given:
-                self._learn("s2c", "fmsVer", given["fmsVer"])
-                self._learn("s2c", "result_fields", ",".join(given))
-                self._learn("s2c", "capabilities", _plain(given.get("capabilities")))
-            if "description" in given:
-                self._learn("s2c", "connect_words", given["description"])
-            data = fields(given.get("data"))
-            for field in ("srs_server", "srs_version", "version"):
-                if field in data:
-                    self._learn("s2c", field, data[field])
-
-    def _metadata(self, direction: str, args: list[Any]) -> None:
-        for value in args:
-            given = fields(value)
-            if direction == "c2s":
-                for field in ("encoder", "metadatacreator"):
-                    if text(given.get(field)):
-                        self._learn(direction, "encoder", given[field])
-            else:  # a server passes on what the publisher said; only its own additions tell about it
-                for field in ("Server", "server", "srs_server", "server_version"):
-                    if text(given.get(field)):
-                        self._learn(direction, "metadata_server", given[field])
 
     def _word(self, direction: str, word: str) -> None:
         words = self._words[direction]
@@ -150,21 +117,69 @@ class HabitFold:
             self._of(direction)["order"] = " ".join(words)
 
     def settle(self) -> None:
-        for known in self._csid.values():
-            known.clear()
         self._packets.clear()
 
     # -- state ----------------------------------------------------------------------------------------------------
 
     def state(self) -> list[Any]:
-        csid = {d: [[number, csid] for number, csid in known.items()] for d, known in self._csid.items()}
-        return [self.client, self.server, self._words, csid, self._packets]
+        packets = {direction: packet.hex() for direction, packet in self._packets.items()}
+        return [self.client, self.server, self._words, packets]
 
     def resume(self, state: list[Any]) -> None:
-        client, server, words, csid, packets = state
-        self.client, self.server, self._packets = dict(client), dict(server), dict(packets)
+        client, server, words, packets = state
+        self.client, self.server = dict(client), dict(server)
         self._words = {d: list(known) for d, known in words.items()}
-        self._csid = {d: dict(known) for d, known in csid.items()}
+        self._packets = {direction: bytes.fromhex(packet) for direction, packet in packets.items()}
+
+
+# -- what commands teach, whoever sends them --------------------------------------------------------------------------
+
+
+@noted
+def _connects(args: list[Any]) -> Taught:
+    given = fields(args[0]) if args else {}
+    taught = [("connect_fields", _short(",".join(given)))]
+    for field in ("flashVer", "audioCodecs", "videoCodecs", "capabilities"):
+        if field in given:
+            taught.append((field, _short(_plain(given[field]))))
+    return taught
+
+
+@noted
+def _connected(args: list[Any]) -> Taught:
+    taught: Taught = []
+    for value in args:
+        given = fields(value)
+        if "fmsVer" in given:
+            taught.append(("fmsVer", _short(given["fmsVer"])))
+            taught.append(("result_fields", _short(",".join(given))))
+            taught.append(("capabilities", _short(_plain(given.get("capabilities")))))
+        if "description" in given:
+            taught.append(("connect_words", _short(given["description"])))
+        data = fields(given.get("data"))
+        taught += [(field, _short(data[field])) for field in ("srs_server", "srs_version", "version") if field in data]
+    return taught
+
+
+@noted
+def _published(args: list[Any]) -> Taught:
+    """From the metadata of a publisher."""
+    return _named(args, "encoder", ("encoder", "metadatacreator"))
+
+
+@noted
+def _passed_on(args: list[Any]) -> Taught:
+    """A server passes on what the publisher said; only its own additions tell about it."""
+    return _named(args, "metadata_server", ("Server", "server", "srs_server", "server_version"))
+
+
+def _named(args: list[Any], habit: str, names: Sequence[str]) -> Taught:
+    found = [given[name] for given in map(fields, args) for name in names if text(given.get(name))]
+    return [(habit, _short(value)) for value in found]
+
+
+def _short(value: object) -> str:
+    return str(value)[:_VALUE_CHARS]
 
 
 def _plain(value: Any) -> str:

@@ -14,14 +14,13 @@ from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFac
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
-from rtmp_spark.forensics.declared import absent_tracks, contradictions, read_metadata
+from rtmp_spark.forensics.declared import absent_tracks, contradictions, declaration
 from rtmp_spark.forensics.exchange import ExchangeRules, not_negotiated
 from rtmp_spark.forensics.fingerprint import CLIENTS, SERVERS, Verdict, recognise
 from rtmp_spark.forensics.flow import FlowRules
 from rtmp_spark.forensics.habits import HabitFold
 from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.prediction import extension_break
-from rtmp_spark.forensics.tagged import fields
 from rtmp_spark.schema import column_names
 
 STATE_VERSION = 2
@@ -69,9 +68,9 @@ class Judge:
 
     # -- in the order of time -------------------------------------------------------------------------------------
 
-    def passed(self, direction: str, messages: Sequence[Passed]) -> None:
+    def passed(self, direction: str, messages: Sequence[Passed], firsts: Sequence[Passed] = ()) -> None:
         self.flow.passed(direction, messages)
-        self.habits.passed(direction, messages)
+        self.habits.began(direction, firsts)
 
     def notable(self, direction: str, fact: Notable) -> None:
         """After the session has seen it."""
@@ -158,15 +157,13 @@ class Judge:
                 measure.recorded = True
 
     def _metadata(self, direction: str, fact: CommandFact) -> None:
-        for value in fact.args:
-            given = fields(value)
-            if given:
-                declared = read_metadata(given)
-                for measure in self._measures(direction, fact.stream_id) or self._measures(direction):
-                    if not measure.declared:
-                        declared |= {"msg_no": fact.msg_no, "frame": fact.frame, "ts": fact.ts}
-                    measure.declared |= declared
-                return
+        declared = declaration(fact.args)
+        if declared is None:
+            return
+        for measure in self._measures(direction, fact.stream_id) or self._measures(direction):
+            if not measure.declared:
+                measure.declared = {"msg_no": fact.msg_no, "frame": fact.frame, "ts": fact.ts}
+            measure.declared |= declared
 
     # -- the end --------------------------------------------------------------------------------------------------
 
