@@ -41,7 +41,8 @@ from rtmp_spark.capture.wrapping import Noted, WrappingFacts
 from rtmp_spark.codec.errors import ViolationCode
 
 OTHER_REQUESTS = 16  # on a connection before its first request of a tunnel
-OTHER_BYTES = 128 << 10
+OTHER_BYTES = 128 << 10  # of requests, and of answers to those that are none of a tunnel
+AHEAD_BYTES = 16 << 20  # of answers whose requests are yet to be read: more than one window of a file
 _ID_BYTES = 256
 _MOST_ASKED = 1024
 _MOST_NOTED = 64
@@ -210,9 +211,13 @@ class RtmptConnection:
     def readable(self) -> bool | None:
         if self.sessions or any(asked.kind in (_OPEN, _IDENT) for asked in self._asked):
             return True
-        if self._others > OTHER_REQUESTS or self._bytes > OTHER_BYTES:
+        if self._others > OTHER_REQUESTS or self._bytes > OTHER_BYTES or self._ahead > AHEAD_BYTES:
             return False
         return None
+
+    @property
+    def _ahead(self) -> int:
+        return sum(len(placed.piece.data) for placed in self._answers if placed.piece is not None)
 
     @property
     def facts(self) -> WrappingFacts:
@@ -292,7 +297,7 @@ class RtmptConnection:
         direction = item.direction
         if isinstance(item, Run):
             reader = self._readers[direction] or self._begin(direction, item)
-            if not self.sessions:
+            if direction == self._requests and not self.sessions:
                 self._bytes += len(item.data)
             self._take(direction, reader.receive(item.data, item.offset), item)
             if direction == self._requests and len(item.seg_frames):
@@ -470,6 +475,8 @@ class RtmptConnection:
 
     def _answer(self, asked: Asked, placed: _Placed) -> None:
         event, piece = placed.event, placed.piece
+        if asked.kind == _OTHER and piece is not None and not self.sessions:
+            self._bytes += len(piece.data)
         if isinstance(event, Finished):
             if asked.kind == _OPEN and self._status == 200:
                 session_id = self._id.decode("latin-1").strip()

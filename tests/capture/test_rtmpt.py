@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,33 @@ def test_two_sessions_one_after_the_other_on_one_connection(
     for connection in rows["connections"]:
         own = {table: [r for r in rows[table] if r["uid"] == connection["uid"]] for table in SPOKEN}
         same(own, plain)
+
+
+def test_a_long_answer_read_before_its_requests(tmp_path: Path) -> None:
+    """What is played over a tunnel is all in the answers, and in one window they may be read first."""
+    handshake, body = b"\3" + bytes(1536), bytes(range(256)) * 80
+    media = b"".join(b"\6" + bytes(3) + len(body).to_bytes(3, "big") + b"\x08\1\0\0\0" + body for _ in range(10))
+    chunk_size = b"\2" + bytes(3) + b"\0\0\4\1" + bytes(4) + (1 << 16).to_bytes(4, "big")
+    spoken = [(0, handshake), (1, handshake + bytes(1536)), (0, bytes(1536)), (1, chunk_size + media)]
+    lower = {"10.0.0.2": "10.0.0.0"}  # the end with the lower address is read first
+    packets = [
+        replace(packet, src=lower.get(packet.src, packet.src), dst=lower.get(packet.dst, packet.dst))
+        for packet in Tunnel(spoken).close()
+    ]
+    rows = decode(write(tmp_path / "play.pcap", packets))
+    assert [row["service"] for row in rows["connections"]] == ["rtmpt"]
+    assert [row["length"] for row in rows["messages"] if row["type_id"] == 8] == [len(body)] * 10
+
+
+def test_a_download_is_not_followed_for_long(tmp_path: Path) -> None:
+    from rewrite import Talk
+
+    talk = Talk(server=("10.0.0.2", 80)).open()
+    talk.say(0, b"GET /film HTTP/1.1\r\nHost: a\r\n\r\n")
+    talk.say(1, b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + bytes(300000))
+    recording = Recording([write(tmp_path / "film.pcap", talk.close().packets)])
+    assert not [batch for table, batch in recording.batches() if table == "connections"]
+    assert recording.refusals == {"http": 1}
 
 
 def test_http_that_is_no_tunnel(tmp_path: Path) -> None:
