@@ -55,7 +55,7 @@ class Conversation:
     __slots__ = (
         "_at", "_findings", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
-        "_named", "_tunnels", "refusal", "seconds", "service", "session", "uid", "wrapping",
+        "_named", "_tunnels", "refusal", "seconds", "service", "session", "shown", "uid", "wrapping",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, settings: Settings, tunnels: Tunnels | None = None) -> None:
@@ -67,6 +67,7 @@ class Conversation:
         self.accepted = False
         self.client: int | None = None if connection.midstream else 0
         self.uid: str | None = None
+        self.shown = True  # unless nobody will look at its rows
         self.directions: list[DirectionDecoder | None] = [None, None]
         self.bytes_in = [0, 0]
         self._held: list[list[Item]] = [[], []]  # until it is known how to read them
@@ -550,18 +551,20 @@ class Conversation:
         self._emit_seconds(sink, None)
         if self._judge is not None:
             self._judge.end(ending, cause, self._findings)
-        handshake = session.handshake_row(uid)
-        if handshake is not None:
-            sink.add("handshakes", [handshake])
-        sink.add_late("streams", [stream_row(self, self._settings, span, self._findings) for span in session.spans])
-        rows = [r for r in self._findings.rows(uid, self._settings.catalogue) if self._settings.in_time(r[11])]
-        connection = connection_row(self, self._settings, ending, cause)
-        if self._settings.hindsight is None:
+        settings = self._settings
+        if settings.shown is not None:
+            self.shown = settings.shown(self)
+        if sink.wants("handshakes"):
+            sink.add("handshakes", session.handshake_rows(uid))
+        sink.add_late("streams", [stream_row(self, settings, span, self._findings) for span in session.spans])
+        rows = [r for r in self._findings.rows(uid, settings.catalogue) if settings.in_time(r[11])]
+        if settings.hindsight is None:
             sink.add("findings", rows)
         else:
             sink.add_late("findings", rows)
-            sink.add_late("endings", [ended(connection)])
-        sink.add("connections", [connection])
+            sink.add_late("endings", [ended(self, ending, cause)])
+        if self.shown and sink.wants("connections"):
+            sink.add("connections", [connection_row(self, settings, ending, cause)])
 
 
 def _feed(decoder: DirectionDecoder, item: Item) -> None:

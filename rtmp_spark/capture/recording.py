@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.schema import TABLES, column_names
 
 BLOCK_BYTES = 1 << 20
+_SEVERITY = column_names("findings").index("severity")
 AFTER_ALL = 1 << 62  # later than every packet
 ALL_TABLES = tuple(name for name in TABLES if name not in ("payloads", "open_flows", "deliveries"))
 
@@ -136,6 +138,8 @@ class Recording:
         self.files: list[CaptureFile] = []
         self.connections = 0
         self.refusals: dict[str, int] = {}
+        self.severities: Counter[str] = Counter()  # of all findings, looked at or not
+        self._not_shown: set[str] = set()  # uids whose rows nobody will look at
         self._reassembler = Reassembler(self.settings.limits)
         self._dissector = Dissector()
         self._told: set[tuple[ViolationCode, str]] = set()
@@ -301,6 +305,8 @@ class Recording:
         conversation.release()
         if closed:
             self.connections += 1
+            if not conversation.shown:
+                self._not_shown.add(conversation.uid or "")
             return
         why = conversation.refusal or "unknown"
         self.refusals[why] = self.refusals.get(why, 0) + 1
@@ -316,12 +322,14 @@ class Recording:
             self.files[-1].problems += self._new_problems()
         settings = self.settings
         streams = number_attempts(sink.take_late("streams"))
-        sink.add("streams", streams)
+        sink.add("streams", self._shown("streams", streams))
         if settings.frames is not None:
             sink.add("deliveries", settings.frames.rows(streams))
         if settings.hindsight is not None:
             endings = [Ended(*row) for row in sink.take_late("endings")]
-            sink.add("findings", settings.hindsight(streams, endings, sink.take_late("findings")))
+            findings = settings.hindsight(streams, endings, sink.take_late("findings"))
+            self.severities.update([row[_SEVERITY] for row in findings])
+            sink.add("findings", self._shown("findings", findings))
         sink.add("captures", [file.row(self.settings.sensor) for file in self.files])
         for number, file in enumerate(self.files):
             fold = FindingFold()
@@ -334,7 +342,15 @@ class Recording:
                         fix_hint=problem.hint or None,
                     )
                 )  # fmt: skip
-            sink.add("findings", fold.rows(None, self.settings.catalogue))
+            rows = fold.rows(None, self.settings.catalogue)
+            self.severities.update([row[_SEVERITY] for row in rows])
+            sink.add("findings", rows)
+
+    def _shown(self, table: str, rows: list[Row]) -> list[Row]:
+        if not self._not_shown:
+            return rows
+        uid = column_names(table).index("uid")
+        return [row for row in rows if row[uid] not in self._not_shown]
 
 
 def number_attempts(rows: list[Row]) -> list[Row]:

@@ -171,17 +171,18 @@ class Session:
         )
         return client, server
 
-    def handshake_row(self, uid: str) -> Row | None:
+    def handshake_rows(self, uid: str) -> list[Row]:
         if not self.handshake_ts:
-            return None
+            return []
         client, server = self.handshake_verdicts()
         whole = all(part in self.parts[d] for d in OTHER_WAY for part in (0, 1, 2))
         start, end = self.handshake_ts
-        return (
+        row = (
             uid, client.version, server.version, client.time, server.time, client.packet_version,
             server.packet_version, client.scheme, server.scheme, client.kind, server.kind, whole, start,
             (end - start) / 1000,
         )  # fmt: skip
+        return [row]
 
     @property
     def encrypted(self) -> bool:

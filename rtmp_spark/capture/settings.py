@@ -34,6 +34,7 @@ class Settings:
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
     closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
+    shown: Callable[[Conversation], bool] | None = None  # at its end: whether anybody will look at its rows; None: yes
     uid: str | None = None
     host: str | None = None
     port: int | None = None

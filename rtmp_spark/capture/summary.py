@@ -5,7 +5,7 @@ Measures that need more than a session (bitrates, drift, stalls) are left null h
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rtmp_spark.capture.closing import Ending
@@ -20,8 +20,6 @@ from rtmp_spark.schema import column_names
 if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
 
-_CONNECTION_COLUMNS = column_names("connections")
-_told_of_end = itemgetter(*(_CONNECTION_COLUMNS.index(name) for name in Ended._fields))
 _STREAM_COLUMNS = column_names("streams")[:-1]  # the ingest is known to the lake only
 _COUNTED = (
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
@@ -52,9 +50,12 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
     )  # fmt: skip
 
 
-def ended(row: Row) -> Ended:
-    """What of a row of `connections` several connections are judged together by."""
-    return Ended._make(_told_of_end(row))
+def ended(conversation: Conversation, ending: Ending, cause: str) -> Ended:
+    """What of a connection several connections are judged together by."""
+    client = conversation.client or 0
+    (orig_h, _), (resp_h, resp_p) = conversation.ends[client], conversation.ends[1 - client]
+    closed = (ending.closed_by, ending.close_kind, cause)
+    return Ended(conversation.uid or "", orig_h, resp_h, resp_p, ending.ts_start, *closed)
 
 
 def _software(judge: Judge | None) -> tuple[str | None, str | None, list[str]]:
@@ -84,5 +85,6 @@ def stream_row(conversation: Conversation, settings: Settings, span: StreamSpan,
         "verdict": "unknown",
     }
     if session.judge is not None:
-        known |= session.judge.stream_columns(span, findings)
+        judge = session.judge
+        known |= judge.stream_columns(span, findings) if conversation.shown else judge.verdict(span, findings)
     return tuple(map(known.get, _STREAM_COLUMNS))

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     screen = None
     if args.table is None and not args.json:
         screen = inspect_output.Screen()
-        settings.closed = screen.closed
+        settings.shown = screen.shows
     recording = Recording(paths, settings, tables, progress=progress, identify=screen is None)
     batches = recording.batches()
     if args.json:

@@ -9,9 +9,11 @@ import json
 import os
 import sys
 import time
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -168,27 +170,26 @@ _RANK = {"error": 0, "warning": 1, "info": 2}
 class Screen:
     """What a person wants to read about a recording, collected from its tables and connections.
 
-    Only the earliest connections are shown one by one, so only theirs are kept as rows.
+    Only the earliest connections are shown one by one, so only theirs become rows.
     """
 
     def __init__(self) -> None:
         self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
-        self._ladders: list[tuple[int, str, Conversation]] = []
+        self._first: list[tuple[int, str, Conversation]] = []
         self._messages = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         self._batches[table].append(batch)
 
-    def closed(self, conversation: Conversation) -> None:
+    def shows(self, conversation: Conversation) -> bool:
         """A connection at its end: count its messages, and keep it if it is among the first."""
-        self._messages += sum(sum(d.type_counts.values()) for d in conversation.directions if d is not None)
-        self._ladders.append((conversation.connection.ts_first_ns or 0, conversation.uid or "", conversation))
-        if len(self._ladders) > 4 * _SHOWN_CONNECTIONS:
-            self._keep_first()
-
-    def _keep_first(self) -> None:
-        self._ladders.sort(key=lambda entry: entry[:2])
-        del self._ladders[_SHOWN_CONNECTIONS:]
+        self._messages += sum(d.messages_seen for d in conversation.directions if d is not None)
+        place = (conversation.connection.ts_first_ns or 0, conversation.uid or "")
+        if len(self._first) == _SHOWN_CONNECTIONS and place > self._first[-1][:2]:
+            return False
+        insort(self._first, (*place, conversation), key=itemgetter(0, 1))
+        del self._first[_SHOWN_CONNECTIONS:]
+        return True
 
     def _rows(self, table: str, uids: set[str | None] | None = None) -> list[dict[str, Any]]:
         """Rows of a table, all or those of some connections."""
@@ -213,8 +214,7 @@ class Screen:
             line = Text(" " * indent + harmless(text), style=style)
             console.print(line, overflow="ellipsis", no_wrap=True)
 
-        self._keep_first()
-        shown = {uid: conversation for _, uid, conversation in self._ladders}
+        shown = {uid: conversation for _, uid, conversation in self._first}
         findings = self._rows("findings", {None, *shown})
         streams = self._rows("streams", set(shown))
         for capture in self._rows("captures"):
@@ -243,7 +243,7 @@ class Screen:
 
     def _tally(self, recording: Recording) -> str:
         others = sum(n for why, n in recording.refusals.items() if why != "filtered")
-        told = Counter(s for batch in self._batches["findings"] for s in batch.column("severity").to_pylist())
+        told = recording.severities
         counted = ", ".join(f"{told[s]} {s}{'s' if told[s] != 1 and s != 'info' else ''}" for s in _RANK if told[s])
         connections = recording.connections
         return (

@@ -237,13 +237,16 @@ class Judge:
         return recognise(self.habits.server, SERVERS)
 
     def stream_columns(self, span: Any, findings: FindingFold) -> dict[str, Any]:
-        measure: StreamMeasure | None = span.measure
-        if measure is None:
+        if span.measure is None:
             return {}
-        row = streams.columns(measure, self.connect_ts)
+        return streams.columns(span.measure, self.connect_ts) | self.verdict(span, findings)
+
+    def verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
+        if span.measure is None:
+            return {}
         broken_off = self._cause if span.role == "publish" and not span.ended else None
-        word, rule, text = streams.verdict(measure, span.refused, findings.first_ones(), broken_off)
-        return {**row, "verdict": word, "verdict_rule_id": rule, "verdict_text": text}
+        word, rule, text = streams.verdict(span.measure, span.refused, findings.first_ones(), broken_off)
+        return {"verdict": word, "verdict_rule_id": rule, "verdict_text": text}
 
     # -- state ----------------------------------------------------------------------------------------------------
 
