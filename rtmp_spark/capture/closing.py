@@ -17,6 +17,7 @@ _REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
 _TURNED_AWAY_US = 1_000_000
 _GOODBYE_US = 10_000_000
 _WHO = {"c2s": CLIENT, "s2c": SERVER}
+_SHOWN_BY = {ViolationCode.HS_VERSION: 0, ViolationCode.HS_ENCRYPTED: 0}  # the part of the handshake; else the last
 
 
 class Ending(NamedTuple):
@@ -154,9 +155,10 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
                     continue
             if code is ViolationCode.HS_ENCRYPTED and direction == "s2c" and session.parts["c2s"]:
                 continue
-            ts = session.handshake_ts[0] if session.handshake_ts else ending.ts_start
             at_fault = None if code is ViolationCode.HS_ENCRYPTED else _WHO[direction]
-            frame = session.handshake_frames.get(direction)
+            part = _SHOWN_BY.get(code, 2)
+            places = [place for place in session.handshake_places[direction] if place[0] <= part]
+            _, frame, ts = places[-1] if places else (part, ending.frame_first, ending.ts_start)
             found.append(Finding(code, detail, None, at_fault, direction, frame=frame, ts=ts))
     refused = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION} - {ending.closed_by}
     if refused and ending.closed_by is not None:  # a close that answers the version is no fault of its own

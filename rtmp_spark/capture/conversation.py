@@ -16,7 +16,7 @@ from typing import Any
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.direction import DirectionDecoder
-from rtmp_spark.capture.facts import CommandFact, HandshakeFact, Notable, Row
+from rtmp_spark.capture.facts import CommandFact, FaultFact, HandshakeFact, Notable, Row
 from rtmp_spark.capture.findings import Finding, FindingFold
 from rtmp_spark.capture.identity import make_uid
 from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
@@ -425,7 +425,8 @@ class Conversation:
         names = (self.direction_name(0), self.direction_name(1))
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
-            if (first and first[0] <= at) or (second and second[0] <= at):
+            # A fault goes before the media of its packet: it may say that a time there means nothing.
+            if ((first and first[0] <= at) or (second and second[0] <= at)) and type(fact) is not FaultFact:
                 self._fold_media(at)
             direction = names[number]
             told(direction, fact)

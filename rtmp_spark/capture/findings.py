@@ -103,11 +103,10 @@ class FindingFold:
         for finding in findings:
             self.add(finding)
 
-    def drop(self, code: ViolationCode, direction: str | None = None, at_most: int | None = None) -> None:
-        """Take back what another finding explains, unless it was seen more often than `at_most`."""
-        for key, folded in list(self._folded.items()):
-            if key[0] is code and direction in (None, key[3]) and (at_most is None or folded.count <= at_most):
-                del self._folded[key]
+    def drop(self, code: ViolationCode, direction: str | None = None) -> None:
+        """Take back what another finding explains."""
+        for key in [key for key in self._folded if key[0] is code and direction in (None, key[3])]:
+            del self._folded[key]
 
     def severities(self) -> set[Severity]:
         return {key[1] for key in self._folded}

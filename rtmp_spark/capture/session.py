@@ -68,7 +68,7 @@ class Session:
         self.known_secrets: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
         self.handshake_ts: list[int] = []  # first and last
-        self.handshake_frames: dict[str, int] = {}  # direction -> packet of its last part
+        self.handshake_places: dict[str, list[list[int]]] = {"c2s": [], "s2c": []}  # part, packet, time
         self._verdicts: tuple[HandshakeVerdict, HandshakeVerdict] | None = None
         self.app: str | None = None
         self.tc_url: str | None = None
@@ -152,7 +152,7 @@ class Session:
 
     def _handshake(self, direction: str, fact: HandshakeFact) -> None:
         self.parts[direction][fact.part] = fact.data
-        self.handshake_frames[direction] = fact.frame
+        self.handshake_places[direction].append([fact.part, fact.frame, fact.ts])
         first, last = self.handshake_ts or (fact.ts, fact.ts)
         self.handshake_ts = [min(first, fact.ts), max(last, fact.ts)]
         if len(self.parts["c2s"]) == len(self.parts["s2c"]) == 3:
@@ -407,7 +407,7 @@ class Session:
                 for d, parts in self.parts.items()
             },
             "handshake_ts": self.handshake_ts,
-            "handshake_frames": self.handshake_frames,
+            "handshake_places": self.handshake_places,
             "verdicts": self._verdicts and [
                 [*v[:5], [[code.value, detail] for code, detail in v.violations]] for v in self._verdicts
             ],
@@ -438,7 +438,7 @@ class Session:
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
         }
         session.handshake_ts = list(state["handshake_ts"])
-        session.handshake_frames = dict(state["handshake_frames"])
+        session.handshake_places = dict(state["handshake_places"])
         if state["verdicts"]:
             client, server = (
                 HandshakeVerdict(v[0], v[1], v[2], v[3], v[4], tuple((ViolationCode[c], text) for c, text in v[5]))

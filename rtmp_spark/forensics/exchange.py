@@ -127,7 +127,7 @@ def not_negotiated(measure: StreamMeasure, codes: list[str] | None) -> list[Find
     if codes is None or "*" in codes:
         return []
     found = []
-    for (kind, _), track in sorted(measure.tracks.items()):
+    for (kind, _), track in sorted(measure.tracks.items(), key=lambda item: (item[1].place or [], item[0])):
         msg_no, frame, ts = track.place or (None, None, None)
         if track.enhanced and track.codec is not None and track.codec not in codes and track.frames:
             found.append(

@@ -23,6 +23,7 @@ _PING_US = 1_000_000
 _RESTART = 0xF0000000  # nginx-rtmp and SRS begin again at 0 from here on
 _WRAP = 1 << 32
 _MOST_PINGS = 256
+_MOST_WAITS = 256
 _known_at, _start = attrgetter("at"), attrgetter("start")
 
 
@@ -30,7 +31,8 @@ class _Sent:
     """What one direction has sent, and what was acknowledged of it."""
 
     __slots__ = (
-        "ack", "acked_at", "early", "episodes", "last_ts", "most", "offset", "queue", "stopped", "window", "worst",
+        "ack", "acked_at", "early", "episodes", "last_ts", "most", "offset", "queue", "stopped", "waits",
+        "window", "worst",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class _Sent:
         self.most = 0  # bytes without an acknowledgement
         self.worst: list[int] | None = None  # place where it was first too much
         self.stopped = False
+        self.waits: list[list[int]] = []  # from when to when it waited for an acknowledgement, a second or longer
 
     def state(self) -> list[Any]:
         return [[list(m) for m in self.queue] if name == "queue" else getattr(self, name) for name in self.__slots__]
@@ -122,7 +125,7 @@ class FlowRules:
             starved = sent.worst is not None and sent.acked_at is not None
             if starved and sent.last_ts is not None and ts - sent.last_ts >= _STOPPED_US and sent.window:
                 if offset - (sent.acked_at or 0) > 2 * sent.window:
-                    sent.stopped = True
+                    self._waited(sent, ts)
             sent.offset, sent.last_ts = offset, ts
             if sent.window is not None and sent.acked_at is not None:
                 unacknowledged = offset - sent.acked_at
@@ -161,10 +164,22 @@ class FlowRules:
         sent.ack = value
         sent.acked_at = sent.offset if sent.window is not None else None
         if sent.worst is not None and sent.window is not None:
+            if sent.last_ts is not None and fact.ts - sent.last_ts >= _STOPPED_US:
+                self._waited(sent, fact.ts)
             found += self._starved(direction)
         if len(sent.early) < _MOST_PINGS:
             sent.early.append([value, fact.msg_no, fact.frame, fact.ts])
         return found
+
+    @staticmethod
+    def _waited(sent: _Sent, until: int) -> None:
+        sent.stopped = True
+        if sent.last_ts is not None and len(sent.waits) < _MOST_WAITS:
+            sent.waits.append([sent.last_ts, until])
+
+    def waits(self, direction: str) -> list[list[int]]:
+        """When this direction stood still for lack of acknowledgements: from, to."""
+        return [] if self._deaf[OTHER_WAY[direction]] else self._sent[direction].waits
 
     def _judge_early(self, direction: str, bound: int) -> None:
         """`bound` is the end of what was sent; a message under way when the acknowledgement came counts whole."""

@@ -34,9 +34,9 @@ _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "
 # What the same fault would be told as once more.
 _EXPLAINS = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
-    ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE: (ViolationCode.TIME_JUMP, ViolationCode.TIME_BACKWARDS),
-    ViolationCode.CHUNK_DELTA_NEGATIVE: (ViolationCode.TIME_BACKWARDS,),
 }
+# What spoils the time of the message it is in, so that no rule of time is told of it as well.
+_SPOILS_TIME = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
 # What a close in answer to an error leaves behind, and what a message that breaks off is not told for as well.
 _AFTERMATH = (
     ViolationCode.CMD_NO_RESPONSE,
@@ -88,8 +88,8 @@ class Judge:
             self.exchange.gap(direction)
             for measure in self._measures(direction):
                 measure.gap()
-        elif kind is FaultFact and fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:  # type: ignore[union-attr]
-            self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])  # type: ignore[union-attr]
+        elif kind is FaultFact:
+            self._fault(direction, fact)  # type: ignore[arg-type]
 
     def advance(self, at: int | None) -> list[Finding]:
         """Everything known at packet `at` was told; what was found by it."""
@@ -145,6 +145,13 @@ class Judge:
         elif direction == "s2c" and name == "onStatus":
             for measure in self._measures("s2c", fact.stream_id):
                 measure.go_on()
+
+    def _fault(self, direction: str, fact: FaultFact) -> None:
+        if fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:
+            self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])
+        elif fact.code in _SPOILS_TIME and fact.msg_no is not None:
+            for measure in self._measures(direction):
+                measure.excuse(fact.msg_no)
 
     def _control(self, direction: str, fact: ControlFact) -> None:
         self._found += self.flow.control(direction, fact)
@@ -204,8 +211,7 @@ class Judge:
         known = findings.first_ones()
         for cause in known:
             for code in _EXPLAINS.get(cause.code, ()):
-                often = None if code is ViolationCode.MSG_TRUNCATED else cause.times
-                findings.drop(code, cause.direction, at_most=often)
+                findings.drop(code, cause.direction)
         errors = [f for f in known if f.severity is Severity.ERROR]
         if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
             for code in _AFTERMATH:
@@ -225,7 +231,8 @@ class Judge:
         found += measure.gop_finding() + streams.skew_finding(measure)
         found += contradictions(measure) + absent_tracks(measure)
         found += not_negotiated(measure, self.exchange.offered)
-        found += measure.stalls.findings(measure.direction, measure.stream_id, self._troubled[measure.direction])
+        way = measure.direction
+        found += measure.stalls.findings(way, measure.stream_id, self._troubled[way], self.flow.waits(way))
         if heard and span.answered and not span.refused and not span.audio + span.video:
             found += _no_media(span, measure, ending)
         return found

@@ -42,6 +42,7 @@ _BUFFERED_MS = 5000  # media delivered this far ahead of time is a file played o
 _WRAP_STEP_MS = 60_000
 _GOP_INFO_MS, _GOP_WARNING_MS = 4000, 10_000
 _MOST_TRACKS = 64
+_MOST_EXCUSED = 256
 _BOUNDARIES = ((24, "2^24 ms (4 h 39 min)"), (31, "2^31 ms (24.8 days)"), (32, "2^32 ms (49.7 days)"))
 
 
@@ -49,8 +50,9 @@ class StreamMeasure:
     """`start_known`: the recording shows how the stream began; `recorded`: the server said it plays a file."""
 
     __slots__ = (
-        "_crossed", "_last_ts", "_suspended", "_zero", "asked", "declared", "direction", "drift", "first_coded",
-        "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id", "tracks",
+        "_crossed", "_excused", "_last_ts", "_suspended", "_zero", "asked", "declared", "direction", "drift",
+        "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known",
+        "stream_id", "tracks",
     )  # fmt: skip
 
     def __init__(self, direction: str, stream_id: int, start_known: bool) -> None:
@@ -72,6 +74,7 @@ class StreamMeasure:
         self._last_ts: int | None = None  # of the coded frame before, whatever its track
         self._suspended = False
         self._crossed: list[int] = []
+        self._excused: list[int] = []  # messages whose times mean nothing
 
     # -- what interrupts it -----------------------------------------------------------------------------------
 
@@ -97,6 +100,10 @@ class StreamMeasure:
         if self.first_is_key is None:
             self.start_known = False
         self.interrupt()
+
+    def excuse(self, msg_no: int) -> None:
+        """The time of this message is known to be wrong, and told: its frames are not compared with others."""
+        self._excused = [*self._excused[1 - _MOST_EXCUSED :], msg_no]
 
     # -- frames -----------------------------------------------------------------------------------------------
 
@@ -156,12 +163,18 @@ class StreamMeasure:
             if before is not None:
                 step = dts - before
                 if step < 0:
+                    if row[MSG_NO] in self._excused:
+                        track.dts, self._last_ts = None, ts
+                        continue
                     self._report(
                         ViolationCode.TIME_BACKWARDS, f"{kind} goes back by {-step} ms", row, known_at[index],
                         expected="decoding times that do not go back",
                     )  # fmt: skip
                 else:
                     if step > _JUMP_MS:
+                        if row[MSG_NO] in self._excused:
+                            track.dts, self._last_ts = None, ts
+                            continue
                         self._maybe_jump(track, step, row, known_at[index])
                     track.elapsed += step
                     track.steps.add(step)
@@ -310,7 +323,7 @@ class StreamMeasure:
             "stalls": self.stalls.state(),
             "first": [self.first_coded, self.first_is_key, self.origin],
             "asked": self.asked,
-            "last": [self._last_ts, self._suspended, self._crossed],
+            "last": [self._last_ts, self._suspended, self._crossed, self._excused],
             "found": [finding.plain() for finding in self.found],
         }
 
@@ -329,7 +342,7 @@ class StreamMeasure:
         measure.first_coded, measure.first_is_key, origin = state["first"]
         measure.origin = None if origin is None else (origin[0], origin[1])
         measure.asked = list(state["asked"])
-        measure._last_ts, measure._suspended, measure._crossed = state["last"]
+        measure._last_ts, measure._suspended, measure._crossed, measure._excused = state["last"]
         measure.found = [Finding.from_plain(finding) for finding in state["found"]]
         return measure
 

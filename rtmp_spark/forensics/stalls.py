@@ -6,7 +6,7 @@ whether TCP struggled is known when the seconds of the connection are final, so 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rtmp_spark.capture.findings import NETWORK, SENDER, Finding
@@ -82,9 +82,13 @@ class Stalls:
     def interrupt(self) -> None:
         self._watched = None
 
-    def findings(self, direction: str, stream_id: int, troubled: Collection[int]) -> list[Finding]:
-        """`troubled` are the seconds in which TCP of this direction sent again or met a closed window."""
-        return [_finding(stall, direction, stream_id, troubled) for stall in self.kept]
+    def findings(
+        self, direction: str, stream_id: int, troubled: Collection[int], waits: Sequence[Sequence[int]] = ()
+    ) -> list[Finding]:
+        """`troubled` are the seconds in which TCP of this direction sent again or met a closed window; a pause inside
+        one of `waits` (from, to) is told as what it was: waiting for an acknowledgement."""
+        told = [s for s in self.kept if not any(s.ts_before < end and begin < s.ts_after for begin, end in waits)]
+        return [_finding(stall, direction, stream_id, troubled) for stall in told]
 
     def state(self) -> list[Any]:
         watched = self.kept.index(self._watched) if self._watched is not None else None

@@ -118,3 +118,14 @@ def test_what_was_lost_is_not_missed() -> None:
     flow.control("s2c", control("ping_request", event_value=7, ts=0))
     flow.gap("c2s")
     assert flow.end(9 * SECOND, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False) == []
+
+
+def test_a_sender_that_waited_for_its_acknowledgement_stopped() -> None:
+    """The acknowledgement comes 3 s after the last message and everything goes on: the sender did stop."""
+    flow = FlowRules()
+    flow.control("c2s", control("window_ack_size", 1000, at=0))
+    flow.passed("c2s", [passed(at, at * 10_000, (at - 1) * 500, at * 500) for at in range(1, 8)])
+    flow.advance(7)
+    (finding,) = flow.control("s2c", control("acknowledgement", 3500, at=8, ts=70_000 + 3 * SECOND))
+    assert finding.severity is Severity.ERROR and "stopped" in finding.detail
+    assert flow.waits("c2s") == [[70_000, 70_000 + 3 * SECOND]] and flow.waits("s2c") == []

@@ -47,6 +47,17 @@ def test_it_drops_every_ten_minutes() -> None:
     assert "600.1 s" in found["detail"]
 
 
+def test_a_pattern_is_told_where_the_last_attempt_ended() -> None:
+    ends = [
+        dict(zip(_FINDINGS, finding(f"C{i}", "SESSION_END"))) | {"frame": 10 + i, "capture_id": 0} for i in range(4)
+    ]
+    streams = [stream(f"C{i}", i * 70, 60) for i in range(4)]
+    closed = [*(ended(f"C{i}") for i in range(3)), ended("C3", None, "open")]  # the fourth goes on
+    told = judged(streams, closed, [tuple(end.values()) for end in ends])
+    (found,) = [row for row in told if row["rule_id"] == "SESSION_PERIODIC"]
+    assert (found["uid"], found["frame"], found["capture_id"], found["count"]) == ("C2", 12, 0, 3)
+
+
 def test_two_are_no_pattern_and_neither_are_different_lengths() -> None:
     ends = [ended(f"C{i}") for i in range(4)]
     assert judged([stream("C0", 0, 60), stream("C1", 70, 60)], ends) == []

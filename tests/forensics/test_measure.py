@@ -66,6 +66,24 @@ def test_a_leap_against_arrival() -> None:
     assert "5040 ms" in finding.detail
 
 
+def test_a_time_that_is_known_to_be_wrong_is_told_once() -> None:
+    """The 20 s at 400 ms is somebody else's finding; the leap to 5400 ms is a leap all the same."""
+    spoilt = frame("video", 400, 20_000)
+    rows = [*pictures(10), spoilt, *pictures(10, start=440), *pictures(10, start=5400, late_ms=-4500)]
+    measure = StreamMeasure("c2s", 1, True)
+    measure.excuse(20_000)  # the number of a message made by `frame` is its time
+    measure.add(rows, list(range(len(rows))))
+    (finding,) = measure.found
+    assert finding.code is CODE.TIME_JUMP and finding.msg_no == 5400
+    assert codes(measured(rows)) == [CODE.TIME_JUMP, CODE.TIME_BACKWARDS, CODE.TIME_JUMP]
+
+
+def test_a_pause_for_lack_of_acknowledgements_is_told_as_that() -> None:
+    stalls = measured(burst(2400)).stalls
+    assert stalls.findings("c2s", 1, set(), [[360_000, 2_400_000]]) == []
+    assert len(stalls.findings("c2s", 1, set(), [[60_000_000, 62_000_000]])) == 1
+
+
 def test_a_pause_of_the_encoder_is_no_leap() -> None:
     """5 s of media in 5 s: nothing leaps against arrival, but nothing came either."""
     measure = measured(pictures(10) + pictures(10, start=5400))
