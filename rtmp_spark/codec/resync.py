@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -71,7 +72,8 @@ _DATA_NAMES = (
 
 
 _MP3 = (2, 14)
-_PLAIN_FORMATS = (1, 2, 3, 7, 8, 11)  # ADPCM, MP3, PCM, G.711, Speex: audio whose first byte is all there is to see
+# ADPCM, MP3, PCM, Nellymoser, G.711, Speex: audio whose first byte is all there is to see
+_PLAIN_FORMATS = (1, 2, 3, 4, 5, 6, 7, 8, 11)
 
 
 class Head(NamedTuple):
@@ -386,6 +388,18 @@ def is_strong(buf: bytes, pos: int) -> bool:
     return payload_bits(header.type_id, header.length, buf[header.data : header.data + 24]) >= 8
 
 
+def _video_starts(buf: bytes, anchors: list[int]) -> set[bytes]:
+    """How the payloads of video begin here, as far as headers that say a length tell."""
+    seen: Counter[bytes] = Counter()
+    for anchor in anchors[:200]:
+        header = _header(buf, anchor, {})
+        if header is not None and header.type_id == 9 and header.csid < 64:
+            head = buf[header.data : header.data + 24]
+            if payload_bits(9, header.length, head) > 0:
+                seen[head[:1]] += 1
+    return {first for first, times in seen.items() if times > 1 and times * 10 >= seen.total()}
+
+
 class _UnderWay:
     """What has begun along a walk and goes on."""
 
@@ -411,6 +425,7 @@ class _Chain:
         self.buf = buf
         self.anchors = anchors
         self.csids = {buf[anchor] & 63 for anchor in anchors}  # that are in use
+        self.video_starts = _video_starts(buf, anchors)
         self.dialect_absent = dialect_absent
         self.final = final
         self.need = PROOF_BITS_AT_END if final else PROOF_BITS
@@ -568,6 +583,8 @@ class _Chain:
         buf = self.buf
         if type_id < 0:
             type_id = type_by_content(buf[data : data + 24])
+        if type_id < 0 and data < len(buf) and self.video_starts and buf[data : data + 1] not in self.video_starts:
+            type_id = 8  # both could begin like this, but the video here begins otherwise
         inside = payload_bits(type_id, 1, buf[data : data + 24]) if type_id >= 0 else -1
         if inside < 0 or csid >= 64 or (type_id == 8 and inside < 8 and buf[data] >> 4 not in _PLAIN_FORMATS):
             return None
@@ -639,18 +656,19 @@ def looks_like_start(head: bytes) -> bool:
 # -- messages without any length -----------------------------------------------------------------------------------
 
 # fmt 3, and the first byte of audio that is sent in frames of one length
-_ALIKE = re.compile(rb"(?=([\xc2-\xff][\x10-\x3f\x70-\x8f\xb0-\xbf\xe0-\xef]))", re.DOTALL)
+_ALIKE = re.compile(rb"(?=([\xc2-\xff][\x10-\x8f\xb0-\xbf\xe0-\xef]))", re.DOTALL)
 
 
 def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     """Audio in messages of one length is sent with fmt 3 only: the same two bytes, again and again at one distance.
 
     Nothing may contradict: the chain goes to the end of the bytes or to a header with a length, and no other pair
-    of bytes comes at that distance, as it would in a tone."""
+    of bytes comes at that distance, as it would in a tone, nor this one in between, as it would in a pattern."""
     places: dict[bytes, list[int]] = {}
     for match in _ALIKE.finditer(buf):
         places.setdefault(match[1], []).append(match.start())
     found: dict[int, dict[int, bytes]] = {}  # distance, place: bytes
+    dense: set[tuple[int, bytes]] = set()
     ends = set(chain.anchors)
     chain.effort += len(buf) // 64
     for pair, at in places.items():
@@ -669,6 +687,8 @@ def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
                 wanted = ALIKE_TIMES // 2 if stop in ends else ALIKE_TIMES if stop >= len(buf) - 1 else len(buf)
                 if times >= wanted:
                     found.setdefault(step, {})[first % step] = pair
+                    if bisect_left(at, stop) - number + 1 > 2 * times - times // 2:  # they stand in between as well
+                        dense.add((step, pair))
     single = {step: next(iter(phases)) for step, phases in found.items() if len(phases) == 1}
     step = min(single, default=1)
     if not single or any(other % step or phase % step != single[step] for other, phase in single.items()):
@@ -676,7 +696,16 @@ def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     phase = single[step]
     pair = found[step][phase]
     first = next(at for at in places[pair] if at % step == phase)
+    if (step, pair) in dense or _marks_of_chunks(buf, first, step):
+        return None
     return Sync(first, MAX_SIZE, step - 1, {pair[0] & 63: Head(step - 1, 8, 1)}, frozenset())
+
+
+def _marks_of_chunks(buf: bytes, first: int, step: int) -> bool:
+    """Are these the continuations of one long message, with the like of them in between?"""
+    some = range(first, min(first + ALIKE_TIMES // 2 * step, len(buf)))
+    sizes = [size for size in COMMON_SIZES if step % (size + 1) == 0]
+    return any(all(buf[at] == buf[first] for at in some[:: size + 1]) for size in sizes)
 
 
 # -- backward ----------------------------------------------------------------------------------------------------

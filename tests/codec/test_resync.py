@@ -139,6 +139,40 @@ def test_audio_that_is_all_fmt_3() -> None:
     assert {(event.length, event.type_id, event.csid) for event in found} == {(1025, 8, 4)}
 
 
+def picture(payload: bytes) -> bytes:
+    return b"\x46" + struct.pack(">I", 40)[1:] + struct.pack(">I", len(payload))[1:] + b"\x09" + payload
+
+
+@pytest.mark.parametrize(
+    ("video", "audio"), [(b"\x27\1\0\0\0", b"\x42"), (b"\x27\1\0\0\0", b"\x52"), (b"\x26\0\1\2\3", b"\x36")]
+)
+def test_audio_whose_first_byte_could_be_video(video: bytes, audio: bytes) -> None:
+    """Nellymoser or PCM in messages of one length and of fmt 3, between pictures that tell their length."""
+    rng = random.Random(5)
+    pieces, expected = [rng.randbytes(700)], []
+    for _ in range(40):
+        shown = video + rng.randbytes(rng.randrange(200, 900))
+        heard = [audio + rng.randbytes(64) for _ in range(rng.randrange(2, 4))]
+        pieces += [picture(shown), *(b"\xc4" + body for body in heard)]
+        expected += [(9, shown), *((8, body) for body in heard)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(b"".join(pieces)) + decoder.receive_eof())
+    assert [(m.type_id, m.payload) for m in found] == expected[-len(found) :]
+    assert len(found) >= len(expected) - 8
+
+
+@pytest.mark.parametrize("unit", ["f9fe7f9fe7", "3fcff3fcff"])
+def test_a_pattern_inside_a_picture_is_no_audio(unit: str) -> None:
+    """A still part of a picture is coded in the same few bytes again and again; two of them look like a fmt 3 start."""
+    rng = random.Random(6)
+    still = bytes.fromhex(unit) * 24
+    tail = rng.randbytes(5000) + still
+    shown = [b"\x27\1\0\0\0" + rng.randbytes(300) for _ in range(8)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(tail + b"".join(map(picture, shown))) + decoder.receive_eof())
+    assert [m.payload for m in found] == shown
+
+
 def test_noise_is_not_taken_for_messages() -> None:
     """256 KiB without any RTMP in it."""
     noise = random.Random(7).randbytes(1 << 18)
