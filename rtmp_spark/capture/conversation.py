@@ -268,6 +268,7 @@ class Conversation:
             limits=settings.limits,
             keep_payloads=settings.keep_payloads,
             message_rows=settings.message_rows,
+            interval_rows=settings.interval_rows,
             hook=hook,
         )
         self.directions[number] = decoder

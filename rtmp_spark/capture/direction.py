@@ -35,7 +35,7 @@ from rtmp_spark.codec.command import Command, parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
-from rtmp_spark.codec.flv import TagReader
+from rtmp_spark.codec.flv import MediaTag, TagReader
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 from rtmp_spark.codec.message import (
     ACKNOWLEDGEMENT,
@@ -129,7 +129,7 @@ class DirectionDecoder:
     """One direction of one connection."""
 
     __slots__ = (
-        "_base", "_decoder", "_hook", "_keep_payloads", "_last", "_limits", "_message_rows",
+        "_base", "_decoder", "_hook", "_interval_rows", "_keep_payloads", "_last", "_limits", "_message_rows",
         "_msg_no", "_places", "_tags", "_waiting",
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
@@ -143,6 +143,7 @@ class DirectionDecoder:
         limits: Limits = DEFAULT_LIMITS,
         keep_payloads: bool = False,
         message_rows: bool = True,
+        interval_rows: bool = True,
         hook: MessageHook | None = None,
     ) -> None:
         self._limits = limits
@@ -157,6 +158,7 @@ class DirectionDecoder:
         self._waiting: list[Violation] = []  # their message has not been reported yet
         self._keep_payloads = keep_payloads
         self._message_rows = message_rows
+        self._interval_rows = interval_rows
         self._hook = hook
         self.type_counts: dict[int, int] = {}
         self.facts = Facts()
@@ -360,24 +362,30 @@ class DirectionDecoder:
         complete = event[14] == COMPLETE
         tags, faults = self._tags.read(type_id, event[5], timestamp, payload, complete=complete)
         facts = self.facts
-        second = facts.seconds.get(ts // 1_000_000)
-        if second is None:
-            second = facts.seconds[ts // 1_000_000] = [0, 0, 0, 0, None, None, None]
-        second[0 if type_id == AUDIO else 1] += len(payload)
-        if second[4] is None:
-            second[4] = timestamp
-        second[5] = timestamp
         own_frame = frame & FRAME_MASK
         for tag in tags:
             facts.media.append((msg_no, part_no, ts, own_frame, *tag[:22]))
             facts.media_at.append(at)
             part_no += 1
-            if tag[6] is not None and tag[5] == "frame":
-                second[2] += 1
-                second[3] += tag[7]
+        if self._interval_rows:
+            self._add_second(type_id, timestamp, len(payload), ts, tags)
         for code, severity, detail in faults:
             self._blame(code, severity, detail, event, msg_no, at, frame, ts)
         return part_no
+
+    def _add_second(self, type_id: int, timestamp: int, size: int, ts: int, tags: list[MediaTag]) -> None:
+        seconds = self.facts.seconds
+        second = seconds.get(ts // 1_000_000)
+        if second is None:
+            second = seconds[ts // 1_000_000] = [0, 0, 0, 0, None, None, None]
+        second[0 if type_id == AUDIO else 1] += size
+        if second[4] is None:
+            second[4] = timestamp
+        second[5] = timestamp
+        for tag in tags:
+            if tag.frame_type is not None and tag.packet_type == "frame":
+                second[2] += 1
+                second[3] += tag.is_key
 
     def _aggregate(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
         aggregate = parse_aggregate(event.payload, event.timestamp)
@@ -394,7 +402,7 @@ class DirectionDecoder:
         facts = self.facts
         facts.controls.append((msg_no, ts, frame & FRAME_MASK, *values))
         facts.notable.append(_new(ControlFact, (at, msg_no, ts, frame, self._base + event[1], *values)))
-        if event[4] == ACKNOWLEDGEMENT:
+        if event[4] == ACKNOWLEDGEMENT and self._interval_rows:
             second = facts.seconds.setdefault(ts // 1_000_000, [0, 0, 0, 0, None, None, None])
             second[6] = control.value
 

@@ -93,6 +93,9 @@ class Observed:
     window: Ints  # advertised, scaled; NO_WINDOW: none
     carried: Flags
 
+    def select(self, wanted: Flags | Ints) -> Observed:
+        return Observed(*(getattr(self, f.name)[wanted] for f in fields(Observed)))
+
 
 @dataclass
 class Carry:
@@ -119,6 +122,13 @@ class Carry:
             return joined
         joined = joined.select(joined.ts_ns >= joined.ts_ns.max() - _CARRY_NS)
         return joined.select(np.arange(len(joined.ts_ns))[-_CARRY_ROWS:])
+
+
+def retransmissions(seen: Observed, number: Ints, origin: Ints) -> Intervals:
+    """Of one window, where nobody asks for more: the seconds in which something was sent again."""
+    again = seen.select(seen.retransmitted > 0)
+    none = np.zeros(len(again.slot), np.int64)
+    return _rows(again, number, origin, none, none, none) if len(none) else empty()
 
 
 def of_window(

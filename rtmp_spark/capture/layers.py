@@ -70,11 +70,11 @@ class Packets:
 
 
 def be16(header: Bytes, at: int) -> Ints:
-    return (header[:, at].astype(np.int64) << 8) | header[:, at + 1]
+    return header[:, at : at + 2].view(">u2")[:, 0].astype(np.int64)
 
 
 def be32(header: Bytes, at: int) -> Ints:
-    return (be16(header, at) << 16) | be16(header, at + 2)
+    return header[:, at : at + 4].view(">u4")[:, 0].astype(np.int64)
 
 
 def _ethernet(packets: Packets, rows: Ints) -> Ints:

@@ -127,7 +127,10 @@ class Recording:
     ) -> None:
         """`identify=False` leaves capture ids out (they are empty) and saves reading every byte once more."""
         self.settings = replace(
-            settings or Settings(), message_rows="messages" in tables, command_rows="commands" in tables
+            settings or Settings(),
+            message_rows="messages" in tables,
+            command_rows="commands" in tables,
+            interval_rows="intervals" in tables,
         )
         if "deliveries" in tables and self.settings.deliveries is not None:
             self.settings = replace(self.settings, message_rows=True, frames=self.settings.deliveries())
@@ -140,7 +143,7 @@ class Recording:
         self.refusals: dict[str, int] = {}
         self.severities: Counter[str] = Counter()  # of all findings, looked at or not
         self._not_shown: set[str] = set()  # uids whose rows nobody will look at
-        self._reassembler = Reassembler(self.settings.limits)
+        self._reassembler = Reassembler(self.settings.limits, per_second=self.settings.interval_rows)
         self._dissector = Dissector()
         self._told: set[tuple[ViolationCode, str]] = set()
         self._open: dict[int, Conversation] = {}

@@ -26,6 +26,7 @@ class Settings:
     keep_payloads: bool = False
     keylog: KeyLog = field(default_factory=KeyLog)  # TLS secrets; those inside captures are added to it
     message_rows: bool = True  # False: messages are counted, not listed
+    interval_rows: bool = True  # False: of what happened each second only trouble is told
     command_rows: bool = True  # False: only the first commands of a connection are kept, for show
     judge: JudgeFactory | None = None  # the rules; none: what needs them stays null
     hindsight: Hindsight | None = None  # rules over several connections, at the end of a recording

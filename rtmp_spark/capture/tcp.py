@@ -48,8 +48,10 @@ _BATCH_SEGMENTS = 1 << 14  # so many packets can begin no more connections than 
 
 
 class Reassembler:
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, per_second: bool = True) -> None:
+        """Without `per_second` nobody wants the facts of each second: only signs of trouble are told."""
         self.limits = limits
+        self.per_second = per_second
         self._open: dict[Key, Connection] = {}
         self._numbers = 0
         self._carry = Carry.nothing()
@@ -183,6 +185,9 @@ class Reassembler:
             return
         number = np.array([c.number for c in window.slots], np.int64)
         origin = np.array([c.origin for c in window.slots], np.int64)
+        if not self.per_second:
+            self._intervals.append(intervals.retransmissions(seen, number, origin))
+            return
         here = np.isin(self._carry.connection, number)
         waiting = self._carry.select(here)
         if len(waiting.ts_ns):

@@ -39,8 +39,9 @@ class Window:
         self._flows = flows
         self._out = out
         self.slots: list[Connection] = [owner.connection_of(key) for key in flows.keys]
-        self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in self.slots]
-        self._top_before = [(c.sides[0].top, c.sides[1].top) for c in self.slots]
+        before = self.slots if owner.per_second else []
+        self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in before]
+        self._top_before = [(c.sides[0].top, c.sides[1].top) for c in before]
         self._slot = flows.group.copy()
         rows = len(flows.order)
         self._end = np.full(rows, -1, np.int64)

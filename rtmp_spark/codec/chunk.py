@@ -239,8 +239,9 @@ class Dechunker:
                 data, field = pos + 1, cs.field
         size = self.chunk_size
         if (
-            type_id < AUDIO  # control messages change how the rest is read
-            or type_id not in TYPE_NAMES
+            type_id not in TYPE_NAMES
+            or type_id <= ABORT  # Set Chunk Size and Abort change how the rest is read
+            or (type_id < AUDIO and length > LONGEST_CONTROL)
             or field == EXTENDED
             or self.size_floor
             or (self.old_size and length > min(self.old_size, size, DEFAULT_CHUNK_SIZE))
@@ -265,7 +266,8 @@ class Dechunker:
                 or self.announced + length > self.limits.partial_bytes  # so that limits bite wherever it is cut
             ):
                 return -1
-            whole = bytearray(buf[data:stop])  # counting the continuation headers has proved the whole message at once
+            # Counting the continuation headers has proved the whole message at once.
+            whole = bytearray(memoryview(buf)[data:stop])
             del whole[size :: size + 1]
             payload = bytes(whole)
         if byte < 64:
@@ -301,15 +303,16 @@ class Dechunker:
         if payload:
             cs.first = payload[0]
         base = self.base
-        out.append(
-            _new(
-                MessageReceived,
-                (
-                    base + pos, base + stop, byte >> 6, csid, type_id, stream_id, cs.timestamp, field, delta, rule,
-                    None, length, chunks, size, COMPLETE, 0, self.inferred, payload,
-                ),
-            )
+        message = _new(
+            MessageReceived,
+            (
+                base + pos, base + stop, byte >> 6, csid, type_id, stream_id, cs.timestamp, field, delta, rule,
+                None, length, chunks, size, COMPLETE, 0, self.inferred, payload,
+            ),
         )  # fmt: skip
+        out.append(message)
+        if type_id < AUDIO:
+            self._check_control(message, out)
         return stop
 
     # -- one chunk -----------------------------------------------------------------------------------------

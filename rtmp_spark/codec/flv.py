@@ -290,6 +290,18 @@ def _tag(found: _Header, track: _Track, stream_id: int, dts: int, nal_types: lis
     )  # fmt: skip
 
 
+def _raw_aac(track: _Track, stream_id: int, dts: int, end: int) -> MediaTag:
+    """A frame of AAC after its configuration: every other message of most streams, and nothing to find in it."""
+    return _new(
+        MediaTag,
+        (
+            stream_id, "audio", "aac", False, 0, "frame", None, False, False, dts, None, dts, None, end - 2, None,
+            track.width, track.height, track.profile, track.level, track.sample_rate or None, track.channels or None,
+            None, 2, end,
+        ),
+    )  # fmt: skip
+
+
 class TagReader:
     """The tags of one direction in their order. `midstream`: earlier ones were not seen, so none is missed."""
 
@@ -329,6 +341,11 @@ class TagReader:
     ) -> tuple[list[MediaTag], list[Fault]]:
         """Tags with every column filled, and what is wrong with them. Of an incomplete message only the header is
         believed: its body neither configures anything nor is blamed for its end."""
+        if type_id == AUDIO and complete:
+            track = self._tracks.get((stream_id, AUDIO, 0))
+            if track is not None and track.family == "aac" and payload[1:2] == b"\1" and payload[0] >> 4 == 10:
+                if track.config is not None and payload[2:3] != b"\xff":
+                    return [_raw_aac(track, stream_id, timestamp, len(payload))], []
         faults: list[Fault] = []
         headers: list[_Header] = []
         try:

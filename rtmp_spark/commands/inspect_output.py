@@ -45,7 +45,7 @@ def time_text(microseconds: int) -> str:
 def _json_column(name: str, column: pa.Array) -> list[Any]:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return [None if v is None else time_text(v) for v in column.cast(pa.int64()).to_pylist()]
+        return [None if v is None else time_text(v) for v in column.view(pa.int64()).to_pylist()]
     values: list[Any] = column.to_pylist()
     if name == "args":
         return [None if v is None else json.loads(v) for v in values]
