@@ -19,6 +19,7 @@ from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from .flv import AUDIO_FOURCC, VIDEO_FOURCC
 from .message import TYPE_NAMES
 
 COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 5000, 10000, 512, 1400)
@@ -48,7 +49,8 @@ BACK_BYTES = 1 << 17  # how far before a boundary the message that ends there is
 HEADER_BYTES = (11, 7, 3, 0)
 _CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
 _TYPES = b"".join(re.escape(bytes((t,))) for t in TYPE_NAMES)
-_FOURCC = (b"avc1", b"hvc1", b"vvc1", b"av01", b"vp09", b"vp08", b"ac-3", b"ec-3", b"Opus", b".mp3", b"fLaC", b"mp4a")
+_VIDEO_FOURCC = [fourcc.encode() for fourcc in VIDEO_FOURCC]
+_AUDIO_FOURCC = [fourcc.encode() for fourcc in AUDIO_FOURCC]
 
 # A header that carries a length: fmt 0 with a small stream id, or fmt 1 with a delta below 65536 ms (or 0xFFFFFF).
 _ANCHOR = re.compile(
@@ -327,19 +329,17 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     first = head[0]
     if type_id == 8:
         if first >> 4 == 9:
-            return 16 if any(fourcc in head for fourcc in _FOURCC) else -1
+            return 16 if any(fourcc in head for fourcc in _AUDIO_FOURCC) else -1
         if first >> 4 in (12, 13):
             return -1
         if first >> 4 == 10 and len(head) > 1:
             return 8 if head[1] < 2 else -1
         if first >> 4 in _MP3 and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:
             return 11  # the sync word of a frame
-        if first >> 4 in (2, 14) and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:  # MP3 and its sync word
-            return 11
         return 1
     if type_id == 9:
         if first & 0x80:
-            return 16 if length < 3 or any(fourcc in head for fourcc in _FOURCC) else -1
+            return 16 if length < 3 or any(fourcc in head for fourcc in _VIDEO_FOURCC) else -1
         if not 1 <= first >> 4 <= 5 or first & 15 not in (1, 2, 3, 4, 5, 6, 7, 12):
             return -1
         if first & 15 in (7, 12) and len(head) > 2:

@@ -144,10 +144,16 @@ def picture(payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("video", "audio"), [(b"\x27\1\0\0\0", b"\x42"), (b"\x27\1\0\0\0", b"\x52"), (b"\x26\0\1\2\3", b"\x36")]
+    ("video", "audio"),
+    [
+        (b"\x27\1\0\0\0", b"\x42"),
+        (b"\x27\1\0\0\0", b"\x52"),
+        (b"\x26\0\1\2\3", b"\x36"),
+        (b"\xa3hvc1", b"\x91Opus"),
+    ],
 )
 def test_audio_whose_first_byte_could_be_video(video: bytes, audio: bytes) -> None:
-    """Nellymoser or PCM in messages of one length and of fmt 3, between pictures that tell their length."""
+    """Nellymoser, PCM or enhanced audio in messages of one length and of fmt 3, between pictures with theirs."""
     rng = random.Random(5)
     pieces, expected = [rng.randbytes(700)], []
     for _ in range(40):
