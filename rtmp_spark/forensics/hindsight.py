@@ -6,7 +6,7 @@ whole lake alike. Nothing is kept between calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -30,13 +30,19 @@ def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequ
     endings = {end.uid: end for end in ends}
     named = [dict(zip(_STREAMS, row)) for row in streams if row[_STREAMS.index("name")] is not None]
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    rivals: dict[tuple[Any, ...], list[dict[str, Any]]] = {}  # for one name at one server: two may have the same one
     for stream in sorted(named, key=lambda s: (s["ts_start"], s["uid"])):
-        groups.setdefault((stream["app"], stream["name"], stream["role"]), []).append(stream)
-    told = [_with_next_round(_with_holder(row, groups), ends) for row in findings]
+        key = (stream["app"], stream["name"], stream["role"])
+        groups.setdefault(key, []).append(stream)
+        if stream["role"] == "publish":
+            end = endings.get(stream["uid"])
+            server = None if end is None else (end.resp_h, end.resp_p)
+            rivals.setdefault((*key, server), []).append(stream)
+    told = [_with_next_round(_with_holder(row, rivals.values()), ends) for row in findings]
     for group in groups.values():
         told += _periodic(group, endings, findings)
-        if group[0]["role"] == "publish":
-            told += _two_at_once(group, findings)
+    for group in rivals.values():
+        told += _two_at_once(group, findings)
     return told
 
 
@@ -128,14 +134,14 @@ def _holder(earlier: Sequence[dict[str, Any]], ts: int) -> dict[str, Any] | None
     return holding[-1] if holding else None
 
 
-def _with_holder(row: Row, groups: Mapping[tuple[Any, ...], list[dict[str, Any]]]) -> Row:
+def _with_holder(row: Row, rivals: Iterable[list[dict[str, Any]]]) -> Row:
     """A refusal for a taken name, with the connection that holds it."""
     if row[0] != ViolationCode.SESSION_BAD_NAME.value:
         return row
     known = dict(zip(_FINDINGS, row))
-    for (_, _, role), group in groups.items():
+    for group in rivals:
         own = next((s for s in group if s["uid"] == known["uid"]), None)
-        if role != "publish" or own is None or own["verdict_rule_id"] != ViolationCode.SESSION_BAD_NAME.value:
+        if own is None or own["verdict_rule_id"] != ViolationCode.SESSION_BAD_NAME.value:
             continue
         held = _holder([s for s in group if s["uid"] != known["uid"]], own["ts_start"])
         if held is not None:

@@ -94,3 +94,9 @@ def test_the_rounds_of_an_authentication_are_linked() -> None:
     ends = [ended("C0", start=0), ended("C1", start=1), ended("C2", start=2), ended("C9", start=1.5, host="10.9.9.9")]
     found = judged([], ends, [finding("C0", "CMD_AUTH_ROUND"), finding("C1", "CMD_AUTH_ROUND")])
     assert [row["detail"] for row in found] == ["refused; it goes on in C1", "refused; it goes on in C2"]
+
+
+def test_one_name_at_two_servers_is_a_relay_and_no_rivalry() -> None:
+    streams = [stream("C0", 0, 60), stream("C1", 1, 60)]
+    elsewhere = ended("C1", host="10.0.0.2")._replace(resp_h="10.0.0.3")
+    assert judged(streams, [ended("C0"), elsewhere]) == []
