@@ -103,10 +103,16 @@ def test_7_past_the_boundary_and_alive(read: Any) -> None:
     assert not [f for v in views for f in v.findings if f["rule_id"] in ("TIME_EXT_BREAK", "CHUNK_EXT_TS_MISSING")]
 
 
-def test_8_nobody_had_to_acknowledge() -> None:
-    rows = {row["direction"]: row for row in sql(8)}
-    assert rows["s2c"]["sent"] < rows["s2c"]["announced_window"] == 5_000_000
-    assert rows["s2c"]["acknowledgements"] == 0
+def test_8_the_encoder_waited_in_vain_and_then_did_not(read: Any) -> None:
+    """As the capture was made: windows of 50,000 bytes, no acknowledgement in the first attempt."""
+    starved, fed = sql(8)
+    assert (starved["close_cause"], fed["close_cause"]) == ("ack_stall", "teardown")
+    assert starved["announced_window"] == fed["announced_window"] == 50_000
+    assert starved["acknowledgements"] == 0 < fed["acknowledgements"]
+    assert 2 * 50_000 < starved["sent"] < fed["sent"]
+    views = read("encoder_waits_for_acknowledgements").connections
+    told = [[f["severity"] for f in view.findings if f["rule_id"] == "FLOW_ACK_STARVED"] for view in views]
+    assert told == [["error"], []]
 
 
 def test_9_no_drift_and_a_seek_is_no_jump(read: Any) -> None:
@@ -143,11 +149,15 @@ def test_12_all_frames_came_though_packets_were_lost(oracle: Path) -> None:
     assert rows["publish"]["video_kbps"] == pytest.approx(sum(t.size - 5 for t in coded) * 8 / seconds / 1000, rel=0.02)
 
 
-def test_13_one_configuration_each() -> None:
-    rows = {row["kind"]: row for row in sql(13)}
-    assert (rows["video"]["configurations"], rows["video"]["picture_sizes"]) == (1, 1)
-    assert (rows["video"]["width"], rows["video"]["height"]) == (320, 240)
-    assert (rows["audio"]["configurations"], rows["audio"]["sample_rate"]) == (1, 44100)
+def test_13_the_picture_grows_after_two_seconds(oracle: Path) -> None:
+    small, large = [row for row in sql(13) if row["kind"] == "video"]
+    assert [(row["width"], row["height"]) for row in (small, large)] == [(320, 240), (640, 360)]
+    name = "p1955_resolution_change_ffmpeg_publish.server_record.flvtags.tsv"
+    video = [t for t in recorded_tags(oracle / name) if t.type_id == 9]
+    (_, second) = [i for i, t in enumerate(video) if t.head.startswith("1700")]
+    assert small["configurations"] == large["configurations"] == 1
+    assert small["frames"] == sum(t.head[2:4] == "01" for t in video[:second])
+    assert large["frames"] == sum(t.head[2:4] == "01" for t in video[second:])
 
 
 def test_14_the_signalling_of_each_enhanced_capture() -> None:

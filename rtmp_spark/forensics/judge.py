@@ -176,10 +176,10 @@ class Judge:
 
     def close_cause(self, ending: Any, cause: str) -> str:
         """Why it ended, where flow control tells more than the packets do."""
-        if cause in ("idle_timeout", "unknown") and self._both_from_start:
+        if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start:
             for direction in ("c2s", "s2c"):
-                silent = ending.silence_us(direction)
-                if silent is not None and silent >= _STOPPED_US and self.flow.starving(direction):
+                media = [span.ts_end for span in self._session.spans if span.direction == direction]
+                if media and ending.ts_end - max(media) >= _STOPPED_US and self.flow.starving(direction):
                     return "ack_stall"
         return cause
 

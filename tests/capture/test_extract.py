@@ -30,6 +30,7 @@ RECORDS = [
     ("lossy_mtu1500_client_side.pcap", "server_record"),
     ("lossy_mtu1500_server_side.pcap", "received_by_rtmpdump"),
     ("publisher_killed_midstream.pcap", "server_record"),
+    ("p1955_resolution_change_ffmpeg_publish.pcap", "server_record"),
     ("republish_same_name.pcap", "server_record_0"),
     ("republish_same_name.pcap", "server_record_1"),
     ("p1950_enhanced_av1_aac_ffmpeg7_nms.pcap", "server_record"),
