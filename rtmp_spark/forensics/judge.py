@@ -60,7 +60,7 @@ class Judge:
         self._troubled: dict[str, set[int]] = {"c2s": set(), "s2c": set()}
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
-        self._cause: str | None = None  # why it ended
+        self._ended: tuple[str | None, str | None] | None = None  # why, and by whom
 
     def measure(self, direction: str, stream_id: int, start_known: bool) -> StreamMeasure:
         """For a stream that begins."""
@@ -186,7 +186,7 @@ class Judge:
     def end(self, ending: Any, cause: str, findings: FindingFold) -> None:
         """Add what the whole connection shows, and take back what another finding explains."""
         session = self._session
-        self._cause = cause
+        self._ended = cause, ending.closed_by
         findings.extend(self._found)
         self._found = []
         heard = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
@@ -251,7 +251,7 @@ class Judge:
     def verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
             return {}
-        broken_off = self._cause if span.role == "publish" and not span.ended else None
+        broken_off = self._ended if span.role == "publish" and not span.ended else None
         word, rule, text = streams.verdict(span.measure, span.refused, findings.first_ones(), broken_off)
         return {"verdict": word, "verdict_rule_id": rule, "verdict_text": text}
 

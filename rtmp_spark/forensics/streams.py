@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rtmp_spark.capture.findings import CAPTURE, Finding
+from rtmp_spark.capture.findings import CAPTURE, CLIENT, SERVER, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics.measure import StreamMeasure
 
@@ -25,8 +25,10 @@ _DEGRADES: dict[ViolationCode, str] = {
 }
 # How a connection can end under a stream that was being published.
 _BROKEN_OFF = {
-    "peer_vanished": "it broke off: the client was gone without a goodbye",
-    "idle_timeout": "it fell silent, and the server closed",
+    ("peer_vanished", CLIENT): "it broke off: the client was gone without a goodbye",
+    ("peer_vanished", SERVER): "it broke off: the server reset the connection",
+    ("idle_timeout", SERVER): "it fell silent, and the server closed",
+    ("unknown", SERVER): "it broke off: the server closed the connection",
 }
 _SKEW_PER_MINUTE, _SKEW_MINUTES, _SKEW_MS = 20.0, 1.0, 100.0
 
@@ -78,10 +80,13 @@ def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, Any]:
 
 
 def verdict(
-    measure: StreamMeasure, refused: bool, known: Iterable[Finding], broken_off: str | None = None
+    measure: StreamMeasure,
+    refused: bool,
+    known: Iterable[Finding],
+    broken_off: tuple[str | None, str | None] | None = None,
 ) -> tuple[str, str | None, str]:
     """`known` are the findings of the connection, with their severities settled; `broken_off` is what ended the
-    connection while this was being published."""
+    connection while this was being published, and who did."""
     frames = measure.frames("video") + measure.frames("audio")
     about = [f for f in known if f.stream_id in (None, measure.stream_id) and f.direction in (None, measure.direction)]
     errors = [f for f in about if f.severity is Severity.ERROR]
@@ -106,7 +111,7 @@ def verdict(
     for code, sentence in _DEGRADES.items():
         if code in codes:
             return "degraded", code.value, sentence
-    if broken_off in _BROKEN_OFF:
+    if broken_off in _BROKEN_OFF and not (measure.gaps and broken_off[0] == "unknown"):
         return "degraded", ViolationCode.SESSION_END.value, _BROKEN_OFF[broken_off]
     if measure.gaps:  # no fault of the stream, and none can be ruled out
         rule = ViolationCode.TCP_GAP if lost_by_recorder else ViolationCode.CAPTURE_SNAPLEN
