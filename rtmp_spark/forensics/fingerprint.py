@@ -48,7 +48,7 @@ CLIENTS = Known((
             ("packet_version", "09007c02", 1),
             ("packet_time", "0", 1),
             ("flashVer", r"FMLE/3\.0 \(compatible; Lavf.*\)", 4),
-            ("encoder", r"Lavf.*", 3),
+            ("encoder", r"Lavf.*", 1),  # whoever sends a file that it wrote says this too
             ("flashVer", "LNX 9,0,124,2", 1),
             ("audioCodecs", "4071", 1),
             ("play_start", "-2000", 1),
@@ -109,6 +109,15 @@ CLIENTS = Known((
         (("encoder", r"GStreamer (\d[\d.]*)"),),
     ),
     Software(
+        "nginx-rtmp",  # a relay that pushes or pulls
+        (
+            ("packet_version", "0c000d0e", 3),
+            ("flashVer", r"LNX\.11,1,102,55", 3),  # its default, with a full stop
+            ("audioCodecs", "3575", 1),
+            ("connect_fields", "app,tcUrl,pageUrl,swfUrl,flashVer,.*", 1),
+        ),
+    ),
+    Software(
         "Flash Player",
         (
             ("flashVer", r"(WIN|MAC) \d+,\d+,\d+,\d+", 2),
@@ -150,7 +159,7 @@ SERVERS = Known((
             ("order", "window_ack_size set_peer_bandwidth set_chunk_size _result.*", 1),
             ("status_csid", "3", 1),
             ("Publish.Start", r"\* is now published\.", 2),
-            ("media_stream_id", "0", 2),
+            ("media_stream_id", "0", 1),
         ),
     ),
     Software(
@@ -170,6 +179,7 @@ SERVERS = Known((
             ("packet_time", "0", 1),
             ("fmsVer", "FMS/3,0,1,123", 1),
             ("Publish.Start", r"\* is now published", 2),
+            ("Play.Start", "playing stream", 2),
         ),
     ),
     Software("pyrtmp", (("fmsVer", "FMS/3,0,123", 2), ("connect_words", "Connection succeeds", 2))),

@@ -26,6 +26,7 @@ def test_nothing_seen_is_nobody() -> None:
         {"flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_version": "00000000"},  # copied by many players
         {"flashVer": "WIN 11,2,202,235"},
         {"encoder": "SomeEncoder 1.0"},
+        {"encoder": "Lavf59.27.100", "flashVer": "OddCam/3.1", "packet_time": "0", "publish_csid": "8"},  # of a file
     ],
 )
 def test_strings_that_everybody_copies_name_no_client(habits: dict[str, str]) -> None:
@@ -38,6 +39,7 @@ def test_strings_that_everybody_copies_name_no_client(habits: dict[str, str]) ->
         {"fmsVer": "FMS/3,0,1,123", "capabilities": "31", "connect_words": "Connection succeeded."},
         {"fmsVer": "FMS/3,0,1,123", "copies_c1": "no", "Play.Start": "Started playing stream."},
         {"fmsVer": "FMS/4,5,0,297"},
+        {"fmsVer": "FMS/3,0,1,123", "status_csid": "3", "media_stream_id": "0"},
     ],
 )
 def test_strings_that_everybody_copies_name_no_server(habits: dict[str, str]) -> None:
@@ -48,6 +50,15 @@ def test_ffmpeg_is_known_by_its_handshake_when_its_strings_were_changed() -> Non
     """FFmpeg seeds the random bytes of C1 with a constant and sends the time 0 and the version of Flash 9.0.124.2."""
     habits = {"packet_random": "f778551eceab8e1e", "packet_version": "09007c02", "packet_time": "0"}
     assert recognise(habits | {"flashVer": "Mine/1.0"}, CLIENTS).software == "ffmpeg"
+
+
+def test_programs_in_their_rarer_part() -> None:
+    """nginx-rtmp as the client of another server, and `ffmpeg -listen 1` that serves a player."""
+    relay = {"packet_version": "0c000d0e", "flashVer": "LNX.11,1,102,55", "audioCodecs": "3575"}
+    assert recognise(relay, CLIENTS).software == "nginx-rtmp"
+    order = "window_ack_size set_peer_bandwidth stream_begin set_chunk_size _result onBWDone _result"
+    serving = {"fmsVer": "FMS/3,0,1,123", "status_csid": "3", "media_stream_id": "0", "order": order}
+    assert recognise(serving | {"Play.Start": "playing stream"}, SERVERS).software == "ffmpeg"
 
 
 def test_versions_come_from_what_the_program_says() -> None:
