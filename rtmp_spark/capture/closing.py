@@ -45,7 +45,8 @@ def close_cause(ending: Ending, session: Session) -> str:
         return "capture_ended"
     if session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US:
         return "refused"
-    if session.torn_down and not _streaming_after(session):
+    goodbyes = _in_time(ending, session)
+    if goodbyes and not _streaming_after(session, max(goodbyes)):
         return "teardown"
     closer = ending.closed_by
     other_way = "s2c" if closer == CLIENT else "c2s"
@@ -72,9 +73,14 @@ def _turned_away(ending: Ending, session: Session) -> bool:
     return bool(asked) and ending.ts_end - max(asked) <= _TURNED_AWAY_US
 
 
-def _streaming_after(session: Session) -> bool:
+def _in_time(ending: Ending, session: Session) -> list[int]:
+    """When goodbyes were said, but for those to a peer that had closed already."""
+    closed = {"c2s": ending.streams["s2c"].fin_ts_ns, "s2c": ending.streams["c2s"].fin_ts_ns}
+    return [ts for way, ts in session.torn_down.items() if not closed[way] or ts <= closed[way] // 1000]
+
+
+def _streaming_after(session: Session, goodbye: int) -> bool:
     """Whether media went on long after the last goodbye."""
-    goodbye = max(session.torn_down.values())
     return any(span.ts_end - goodbye > _GOODBYE_US for span in session.spans if not span.ended)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from decoded import Rows, RtmpTalk, decode
-from rewrite import ACK, RST, Talk
+from rewrite import ACK, FIN, RST, Talk
 
 SUCCESS = {"level": "status", "code": "NetConnection.Connect.Success", "description": "ok"}
 
@@ -110,6 +110,12 @@ def _timeout(talk: RtmpTalk) -> None:
     talk.wait(30).bye(1)
 
 
+def _too_late(talk: RtmpTalk) -> None:
+    """The server closes; only then the client says goodbye, and is answered with a reset."""
+    talk.talk.add(1, FIN | ACK)
+    talk.command(0, "deleteStream", 4, None, 1).talk.add(1, RST)
+
+
 def _open(talk: RtmpTalk) -> None:
     pass
 
@@ -121,6 +127,7 @@ def _open(talk: RtmpTalk) -> None:
         (_vanish, ("peer_vanished", "client", "fin")),
         (_reset, ("peer_vanished", "client", "rst")),
         (_timeout, ("idle_timeout", "server", "fin")),
+        (_too_late, ("unknown", "server", "fin")),
         (_open, ("capture_ended", None, "open")),
     ],
 )
