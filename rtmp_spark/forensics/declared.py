@@ -19,6 +19,7 @@ from rtmp_spark.forensics.track import Track
 FAMILIES = {
     "avc1": "avc", "hvc1": "hevc", "vvc1": "vvc", "av01": "av1", "vp09": "vp9", "vp08": "vp8", "mp4a": "aac",
     "Opus": "opus", "fLaC": "flac", ".mp3": "mp3", "mp3_8k": "mp3", "ac-3": "ac3", "ec-3": "eac3",
+    "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser",
 }  # fmt: skip
 _EXACT_RATES = frozenset(("aac", "mp3", "opus", "flac", "ac3", "eac3"))
 _FPS_MEDIA_MS = 5000

@@ -216,6 +216,13 @@ def test_metadata_that_contradicts_nothing(fields: dict[str, Any]) -> None:
     assert contradictions(declared(BOTH, **(GOOD | fields))) == []
 
 
+def test_a_codec_with_an_id_for_each_sample_rate_is_one_codec() -> None:
+    """FFmpeg's onMetaData says 6, Nellymoser, whatever the tags say: 4 at 16 kHz, 5 at 8 kHz."""
+    for codec in ("nellymoser_16k", "nellymoser_8k"):
+        sound = [frame("audio", i * 40, i * 40, codec=codec) for i in range(150)]
+        assert contradictions(declared(sound, audiocodecid=6)) == []
+
+
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
