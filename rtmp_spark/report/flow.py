@@ -32,13 +32,17 @@ _TROUBLE: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
 class Seconds:
     """The intervals of one direction as columns over an unbroken run of seconds."""
 
-    def __init__(self, rows: Sequence[Row], start: int) -> None:
+    def __init__(self, rows: Sequence[Row], start: int, end: int | None = None) -> None:
         self.rows = sorted(rows, key=lambda row: row["ts_second"])
         first = self.rows[0]["ts_second"] // 1_000_000 if self.rows else 0
         last = self.rows[-1]["ts_second"] // 1_000_000 if self.rows else -1
         self.places = [row["ts_second"] // 1_000_000 - first for row in self.rows]
         self.length = last - first + 1
         self.x = np.arange(self.length) + (first - start / 1e6)
+        # A second that the connection began or ended in counts only as far as it was there.
+        self.begins = np.maximum(self.x, 0.0)
+        self.ends = self.x + 1 if end is None else np.minimum(self.x + 1, (end - start) / 1e6)
+        self.middles = (self.begins + self.ends) / 2
 
     def column(self, name: str, empty: float = 0.0) -> Numbers:
         values = np.full(self.length, empty)
@@ -48,8 +52,8 @@ class Seconds:
         return values
 
 
-def seconds_of(intervals: Sequence[Row], start: int) -> dict[str, Seconds]:
-    return {way: Seconds([row for row in intervals if row["direction"] == way], start) for way in WAYS}
+def seconds_of(intervals: Sequence[Row], start: int, end: int | None = None) -> dict[str, Seconds]:
+    return {way: Seconds([row for row in intervals if row["direction"] == way], start, end) for way in WAYS}
 
 
 def media_way(ways: dict[str, Seconds]) -> str | None:
@@ -123,16 +127,16 @@ def _silences(seconds: Seconds, media: Numbers) -> list[tuple[float, float, str]
     ]
 
 
-def acknowledgements(intervals: Sequence[Row], controls: Sequence[Row], start: int) -> Figure:
+def acknowledgements(intervals: Sequence[Row], controls: Sequence[Row], start: int, end: int) -> Figure:
     """Bytes sent in the direction of the media, what RTMP acknowledged of them, and what the window allows."""
-    ways = seconds_of(intervals, start)
+    ways = seconds_of(intervals, start, end)
     way = media_way(ways) or max(ways, key=lambda w: float(ways[w].column("bytes").sum()))
     seconds = ways[way]
     title = f"Bytes sent and acknowledged (RTMP), {WAYS[way]}"
     if not seconds.length:
         return Figure("acks", title, "B", missing="No packets of this direction were recorded.")
     sent = np.cumsum(seconds.column("bytes") - seconds.column("retransmitted_bytes"))
-    places, sums = np.append(seconds.x[0], seconds.x + 1), np.append(0.0, sent)
+    places, sums = np.append(seconds.begins[0], seconds.ends), np.append(0.0, sent)
     series = [thinned("sent", "sent", LINE, places, sums)]
     windows = [row for row in controls if row["kind"] == "window_ack_size" and row["direction"] == way]
     window = windows[-1]["value"] if windows else None
@@ -159,9 +163,9 @@ def unwrapped(values: Numbers) -> Numbers:
     return values + np.concatenate(([0], np.cumsum((steps < -_WRAP // 2) * _WRAP)))
 
 
-def tcp(intervals: Sequence[Row], start: int) -> Figure:
+def tcp(intervals: Sequence[Row], start: int, end: int) -> Figure:
     """What the receiver's TCP allowed and what was under way."""
-    ways = seconds_of(intervals, start)
+    ways = seconds_of(intervals, start, end)
     way = media_way(ways) or max(ways, key=lambda w: float(ways[w].column("bytes").sum()))
     seconds = ways[way]
     title = f"TCP: receiver's window and bytes in flight, {WAYS[way]}"
@@ -173,22 +177,22 @@ def tcp(intervals: Sequence[Row], start: int) -> Figure:
         values = seconds.column(column, float("nan"))
         known = ~np.isnan(values)
         if known.any():
-            series.append(thinned(name, role, LINE, seconds.x[known] + 0.5, values[known]))
+            series.append(thinned(name, role, LINE, seconds.middles[known], values[known]))
     closed = float(seconds.column("zero_window_ms").sum())
     note = f"The receiver's window was closed for {text.span(closed)} in all." if closed else "The window never closed."
     missing = "Windows are told by the receiver's packets, and those were not recorded."
     return Figure("tcp", title, "B", series, _trouble(ways), note=note, missing=missing)
 
 
-def round_trips(intervals: Sequence[Row], controls: Sequence[Row], start: int) -> Figure:
+def round_trips(intervals: Sequence[Row], controls: Sequence[Row], start: int, end: int) -> Figure:
     """Data to its TCP acknowledgement, per second and direction; RTMP pings and their answers."""
     series = []
-    for way, seconds in seconds_of(intervals, start).items():
+    for way, seconds in seconds_of(intervals, start, end).items():
         values = seconds.column("rtt_ms", float("nan"))
         known = ~np.isnan(values)
         if known.any():
             role = "video" if way == "c2s" else "audio"
-            series.append(thinned(f"TCP, {WAYS[way]}", role, LINE, seconds.x[known] + 0.5, values[known]))
+            series.append(thinned(f"TCP, {WAYS[way]}", role, LINE, seconds.middles[known], values[known]))
     answered = pings(controls)
     if answered:
         x = np.array([(ts - start) / 1e6 for ts, _ in answered])

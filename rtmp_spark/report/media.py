@@ -19,8 +19,9 @@ from rtmp_spark.report.figure import DOTS, STEMS, Figure, Mark, Series, summed_u
 from rtmp_spark.report.thin import Numbers
 
 COLUMNS = (
-    "uid", "direction", "ts", "stream_id", "kind", "codec", "enhanced", "track_id", "packet_type", "frame_type",
-    "is_key", "is_config", "dts", "cts", "size", "width", "height", "profile", "level", "sample_rate", "channels",
+    "uid", "direction", "msg_no", "part_no", "ts", "stream_id", "kind", "codec", "enhanced", "track_id",
+    "packet_type", "frame_type", "is_key", "is_config", "dts", "cts", "size", "width", "height", "profile", "level",
+    "sample_rate", "channels",
 )  # fmt: skip
 MOST_STREAMS = 4
 _WRAPS = ((1 << 24, "2²⁴ ms"), (1 << 31, "2³¹ ms"), (1 << 32, "2³² ms"))
@@ -100,11 +101,11 @@ def measure(tags: pa.Table, start: int, events: list[int]) -> Media:
     """`tags` of one connection in any order; `start` its first packet; `events` the ladder's times, ascending (µs)."""
     if not tags.num_rows:
         return Media(runs=[(0, 0, 0)] * (len(events) + 1))
-    ts = _integers(tags["ts"])
-    tags = tags.take(pa.array(np.argsort(ts, kind="stable")))
+    tags = tags.take(pa.array(np.lexsort([_integers(tags[name]) for name in ("part_no", "msg_no")])))
     columns = {name: tags[name] for name in tags.column_names}
     ts = _integers(columns["ts"])
-    runs = _runs(ts, _flags(columns["kind"], "video"), _integers(columns["size"]), events)
+    order = np.argsort(ts, kind="stable")
+    runs = _runs(ts[order], _flags(columns["kind"], "video")[order], _integers(columns["size"])[order], events)
     streams: dict[tuple[str, int], Numbers] = {}
     direction, stream_id = _strings(columns["direction"]), _integers(columns["stream_id"])
     for way in ("c2s", "s2c"):
@@ -123,6 +124,9 @@ def _runs(ts: Numbers, video: Numbers, size: Numbers, events: list[int]) -> list
 
 
 def _stream(key: tuple[str, int], tags: pa.Table, start: int) -> StreamMedia:
+    """`tags` in the order of their messages; none is there for the receiver before those in front of it are."""
+    at = tags.schema.get_field_index("ts")
+    tags = tags.set_column(at, "ts", pa.array(np.maximum.accumulate(_integers(tags["ts"]))))
     tracks, frames = [], {}
     for kind in ("video", "audio"):
         own = tags.filter(pc.equal(tags["kind"], kind))

@@ -19,6 +19,7 @@ MOST_NAMES = 40
 MOST_BARS = 400  # per name
 MOST_IN_WORDS, MOST_ATTEMPTS = 6, 40  # names whose attempts are told one by one, and how many of them
 MOST_LISTED = 500
+MOST_RULES = 3  # that are named beside a connection
 FILTER_FROM = 8  # connections
 
 
@@ -149,10 +150,9 @@ def connections_panel(judged: Judged, detailed: set[str]) -> str:
 
 
 def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> list[str]:
-    tally = Counter(finding["severity"] for finding in findings)
-    counts = " ".join(
-        f"<span class='sev {word}'>{tally[word]} {word}</span>" for word in ("error", "warning") if tally[word]
-    )
+    grave = {f["rule_id"]: f["severity"] for f in reversed(verdict.ordered(findings)) if f["severity"] != "info"}
+    rules = [f"<span class='sev {grave[rule]}'>{text.escape(rule)}</span>" for rule in reversed(grave)]
+    told = " ".join(rules[:MOST_RULES]) + (f" and {len(rules) - MOST_RULES} more" if len(rules) > MOST_RULES else "")
     played = "; ".join(f"{stream['role']} {_path(stream['app'] or '', stream['name'] or '')}" for stream in streams[:3])
     when = text.clock(row["ts_start"])
     end = f"{row['closed_by'] or ''} {row['close_kind']}, {text.words(row['close_cause'])}".strip()
@@ -167,7 +167,7 @@ def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Ver
         text.size(row["delivered_bytes_c2s"]),
         text.size(row["delivered_bytes_s2c"]),
         text.escape(end),
-        counts,
+        told,
     ]
 
 

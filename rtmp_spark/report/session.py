@@ -74,6 +74,10 @@ class Session:
         return found if found is not None else Media()
 
     @property
+    def end(self) -> int:
+        return int(self.connection["ts_end"])
+
+    @property
     def duration_ms(self) -> float:
         return float(self.connection["ts_end"] - self.start) / 1000
 
@@ -91,9 +95,9 @@ class Session:
     @cached_property
     def flow_control(self) -> list[Figure]:
         return [
-            flow.acknowledgements(self.intervals, self.controls, self.start),
-            flow.tcp(self.intervals, self.start),
-            flow.round_trips(self.intervals, self.controls, self.start),
+            flow.acknowledgements(self.intervals, self.controls, self.start, self.end),
+            flow.tcp(self.intervals, self.start, self.end),
+            flow.round_trips(self.intervals, self.controls, self.start, self.end),
         ]
 
     def media_figures(self, *keys: str) -> list[tuple[StreamMedia, Figure]]:

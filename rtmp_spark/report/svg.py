@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rtmp_spark.report import text
-from rtmp_spark.report.figure import BARS, DOTS, STEMS, Figure, Lane, Mark, Series
+from rtmp_spark.report.figure import BARS, DOTS, LINE, STEMS, Figure, Lane, Mark, Series
 
 
 def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
@@ -132,7 +132,8 @@ def _mark(mark: Mark, low: float, high: float) -> str:
 
 def _series(series: Series) -> str:
     points = list(zip(map(_n, series.x), map(_n, series.y)))
-    if series.style == DOTS:
+    style = DOTS if len(points) == 1 and series.style == LINE else series.style  # a line of one point is not seen
+    if style == DOTS:
         path = "".join(f"M{x},{y}h0" for x, y in points)
     elif series.style == STEMS:
         path = "".join(f"M{x},0V{y}" for x, y in points)
@@ -144,7 +145,7 @@ def _series(series: Series) -> str:
         )
     else:
         path = "M" + "L".join(f"{x},{y}" for x, y in points)
-    return f"<path class='{series.style} {series.role}' data-name='{text.escape(series.name)}' d='{path}'/>"
+    return f"<path class='{style} {series.role}' data-name='{text.escape(series.name)}' d='{path}'/>"
 
 
 def _lane(lane: Lane, low: float, high: float) -> str:

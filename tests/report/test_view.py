@@ -122,3 +122,24 @@ def test_every_sample_gives_a_page(tmp_path: Path, sample_pcaps: Path) -> None:
     links = set(re.findall(r"(?:src|href|action)=['\"]([^'\"]*)", text))
     assert {link[:1] for link in links if link != "data:,"} == {"#"}  # within the page only
     assert "@import" not in text and "url(" not in text
+
+
+def test_packets_that_came_late_turn_no_time_back(sample_pcaps: Path, oracle: Path) -> None:
+    """Lost packets were sent again, so messages were whole in another order; what the server wrote never goes back."""
+    name = "lossy_mtu1500_server_side"
+    tags = [t for t in recorded_tags(oracle / f"{name}.server_record.flvtags.tsv") if t.type_id == 9]
+    assert all(a.timestamp <= b.timestamp for a, b in pairwise(tags))
+    for view in read_captures(sample_pcaps / f"{name}.pcap").connections:
+        for _, figure in view._session.media_figures("clock"):
+            assert "goes back" not in [series.name for series in figure.series]
+            for series in figure.series:
+                assert series.x == sorted(series.x)
+
+
+def test_a_connection_shorter_than_a_second_is_drawn_to_its_end(sample_pcaps: Path) -> None:
+    for view in read_captures(sample_pcaps / "denied_and_unknown_app.pcap").connections:
+        sent = view._session.flow_control[0].series[0]
+        assert sent.x[-1] == pytest.approx(view._session.duration_ms / 1000, abs=0.001)
+        row = view._session.connection
+        way = "c2s" if "client → server" in view._session.flow_control[0].title else "s2c"
+        assert sent.y[-1] == row[f"delivered_bytes_{way}"]
