@@ -372,7 +372,13 @@ class Conversation:
             if self._settings.uid is not None and self._settings.uid != self.uid:
                 self._refuse("filtered")
                 return False
+            if not self._settings.filters_late:
+                self._ask_for_show()
         return True
+
+    def _ask_for_show(self) -> None:
+        if self._settings.shown is not None and self.shown:
+            self.shown = self.session.shown = self._settings.shown(self)
 
     def direction_name(self, number: int) -> str:
         return "c2s" if number == self.client else "s2c"
@@ -391,7 +397,7 @@ class Conversation:
 
     def _collect(self, sink: RowSink) -> None:
         for number, decoder in enumerate(self.directions):
-            if decoder is None:
+            if decoder is None or not (decoder.facts.passed or decoder.facts.notable):
                 continue
             facts = decoder.take_facts()
             direction = self.direction_name(number)
@@ -554,8 +560,7 @@ class Conversation:
         if self._judge is not None:
             self._judge.end(ending, cause, self._findings)
         settings = self._settings
-        if settings.shown is not None:
-            self.shown = settings.shown(self)
+        self._ask_for_show()
         if sink.wants("handshakes"):
             sink.add("handshakes", session.handshake_rows(uid))
         sink.add_late("streams", [stream_row(self, settings, span, self._findings) for span in session.spans])

@@ -27,7 +27,6 @@ from rtmp_spark.capture.facts import (
     FaultFact,
     GapFact,
     HandshakeFact,
-    Passed,
 )
 from rtmp_spark.capture.items import Conflict, Gap, Lost, Run
 from rtmp_spark.codec.amf import to_json
@@ -302,19 +301,18 @@ class DirectionDecoder:
         )  # fmt: skip
 
     def _message(self, event: MessageReceived) -> None:
+        begin, stop, fmt, csid, type_id, stream_id, timestamp = event[:7]
+        length, chunks, status, payload = event[11], event[12], event[14], event[17]
         places = self._places
-        offsets, frames = places.offsets, places.frames
-        start = self._base + event[0]
-        last = bisect_right(offsets, self._base + event[1] - 1) - 1
+        start = self._base + begin
+        last = bisect_right(places.offsets, self._base + stop - 1) - 1
         if last < 0:
             last = 0
-        frame, ts, at = frames[last], places.times[last], places.at[last]
-        type_id, payload = event[4], event[17]
+        frame, ts, at = places.frames[last], places.times[last], places.at[last]
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
         facts = self.facts
-        end = start + event[11] + _LONGEST_HEADER * event[12]
-        passed = _new(Passed, (at, ts, start, end, msg_no, frame, event[3], type_id, event[5]))
+        passed = (at, ts, start, start + length + _LONGEST_HEADER * chunks, msg_no, frame, csid, type_id, stream_id)
         facts.passed.append(passed)
         counts = self.type_counts
         if type_id in counts:
@@ -323,22 +321,22 @@ class DirectionDecoder:
             counts[type_id] = 1
             facts.firsts.append(passed)
         if self._message_rows:
-            first = max(bisect_right(offsets, start) - 1, 0)
-            frame_first = frames[first]
+            first = max(bisect_right(places.offsets, start) - 1, 0)
+            frame_first = places.frames[first]
             facts.messages.append(
                 (
                     msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
-                    frame_first & FRAME_MASK, frame & FRAME_MASK, start, event[2], event[3], type_id,
+                    frame_first & FRAME_MASK, frame & FRAME_MASK, start, fmt, csid, type_id,
                     TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
                 )
             )  # fmt: skip
         if type_id == AUDIO or type_id == VIDEO:
-            self._media(event, type_id, msg_no, 0, event[6], payload, at, frame, ts)
+            self._media(event, type_id, msg_no, 0, timestamp, payload, at, frame, ts)
         elif type_id <= _CONTROL_LAST:
-            if event[14] == COMPLETE and type_id > 0:
+            if status == COMPLETE and type_id > 0:
                 self._control(event, msg_no, at, frame, ts)
         elif type_id == AGGREGATE:
-            if event[14] == COMPLETE:
+            if status == COMPLETE:
                 self._aggregate(event, msg_no, at, frame, ts)
         elif DATA_AMF3 <= type_id <= COMMAND_AMF0:
             self._command(event, msg_no, at, frame, ts)

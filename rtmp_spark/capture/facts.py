@@ -125,6 +125,9 @@ class HandshakeFact(NamedTuple):
     data: bytes
 
 
+Place = tuple[int, ...]  # what Passed names, without the price of a name: there is one for each message
+
+
 class Passed(NamedTuple):
     """The place of a message, whatever is in it; `end` is at least the offset behind its last byte."""
 
@@ -161,6 +164,6 @@ class Facts:
         self.media_at: list[int] = []
         self.payloads: list[Row] = []
         self.notable: list[Notable] = []
-        self.passed: list[Passed] = []
-        self.firsts: list[Passed] = []
+        self.passed: list[Place] = []
+        self.firsts: list[Place] = []
         self.seconds: dict[int, list[Any]] = {}

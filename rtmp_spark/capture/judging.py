@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rtmp_spark.capture.facts import Notable, Passed, Row
+from rtmp_spark.capture.facts import Notable, Place, Row
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.closing import Ending
@@ -40,7 +40,7 @@ class Judge(Protocol):
 
     def resume_measure(self, state: Any) -> Measure: ...
 
-    def passed(self, direction: str, messages: Sequence[Passed], firsts: Sequence[Passed]) -> None:
+    def passed(self, direction: str, messages: Sequence[Place], firsts: Sequence[Place]) -> None:
         """`firsts` are those of them that are the first of their type."""
 
     def notable(self, direction: str, fact: Notable) -> None: ...

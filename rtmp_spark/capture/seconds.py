@@ -53,6 +53,8 @@ class Seconds:
 
     def take(self, uid: str, direction: str, before: int | None = None) -> list[Row]:
         """Rows of the seconds before `before`, or of all."""
+        if not self._tcp and not self._media:
+            return []
         chosen = sorted(s for s in self._tcp.keys() | self._media.keys() if before is None or s < before)
         rows: list[Row] = []
         for second in chosen:

@@ -63,6 +63,7 @@ class Session:
     def __init__(self, redactor: Redactor, command_rows: bool = True) -> None:
         self._redactor = redactor
         self._command_rows = command_rows
+        self.shown = True  # whether anybody will look at the ladder
         self.ladder: list[Exchange] = []
         self.commands_seen = 0
         self.known_secrets: set[str] = set()
@@ -267,13 +268,15 @@ class Session:
         if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
             self.torn_down[direction] = fact.ts
         self._redactor.learn(name, fact.args, self.known_secrets)
+        if not self.shown:
+            return
+        exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
         if self._command_rows:
-            exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
             self.commands[direction].append(self.command_row(exchange))
         else:
             self.commands_seen += 1
             if len(self.ladder) < LADDER:
-                self.ladder.append(Exchange(direction, fact, response_to, response_ms, level, code, description))
+                self.ladder.append(exchange)
 
     def command_row(self, exchange: Exchange) -> Row:
         """The row of the table `commands`, without secrets."""

@@ -35,13 +35,18 @@ class Settings:
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
     closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
-    shown: Callable[[Conversation], bool] | None = None  # at its end: whether anybody will look at its rows; None: yes
+    shown: Callable[[Conversation], bool] | None = None  # whether anybody will look at its rows; None: yes
     uid: str | None = None
     host: str | None = None
     port: int | None = None
     stream: str | None = None
     since: int | None = None  # microseconds
     until: int | None = None
+
+    @property
+    def filters_late(self) -> bool:
+        """Whether a connection may turn out unwanted only at its end."""
+        return self.stream is not None or self.since is not None or self.until is not None
 
     def in_time(self, ts: int | None) -> bool:
         """Whether something that happened at `ts` was asked for."""

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     screen = None
     if args.table is None and not args.json:
         screen = inspect_output.Screen()
-        settings.shown = screen.shows
+        settings.shown, settings.closed = screen.shows, screen.closed
     recording = Recording(paths, settings, tables, progress=progress, identify=screen is None)
     batches = recording.batches()
     if args.json:

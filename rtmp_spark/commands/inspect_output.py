@@ -13,7 +13,6 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -175,21 +174,25 @@ class Screen:
 
     def __init__(self) -> None:
         self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
-        self._first: list[tuple[int, str, Conversation]] = []
+        self._first: list[tuple[int, str]] = []  # time and uid
+        self._kept: dict[str, Conversation] = {}
         self._messages = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         self._batches[table].append(batch)
 
     def shows(self, conversation: Conversation) -> bool:
-        """A connection at its end: count its messages, and keep it if it is among the first."""
-        self._messages += sum(d.messages_seen for d in conversation.directions if d is not None)
+        """Whether it is among the first, as far as connections are known."""
         place = (conversation.connection.ts_first_ns or 0, conversation.uid or "")
-        if len(self._first) == _SHOWN_CONNECTIONS and place > self._first[-1][:2]:
-            return False
-        insort(self._first, (*place, conversation), key=itemgetter(0, 1))
-        del self._first[_SHOWN_CONNECTIONS:]
-        return True
+        if place not in self._first:
+            insort(self._first, place)
+            del self._first[_SHOWN_CONNECTIONS:]
+        return place in self._first
+
+    def closed(self, conversation: Conversation) -> None:
+        self._messages += sum(d.messages_seen for d in conversation.directions if d is not None)
+        if conversation.shown:
+            self._kept[conversation.uid or ""] = conversation
 
     def _rows(self, table: str, uids: set[str | None] | None = None) -> list[dict[str, Any]]:
         """Rows of a table, all or those of some connections."""
@@ -214,7 +217,7 @@ class Screen:
             line = Text(" " * indent + harmless(text), style=style)
             console.print(line, overflow="ellipsis", no_wrap=True)
 
-        shown = {uid: conversation for _, uid, conversation in self._first}
+        shown = {uid: self._kept[uid] for _, uid in self._first if uid in self._kept}
         findings = self._rows("findings", {None, *shown})
         streams = self._rows("streams", set(shown))
         for capture in self._rows("captures"):

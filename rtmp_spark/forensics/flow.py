@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
-from rtmp_spark.capture.facts import ControlFact, Passed
+from rtmp_spark.capture.facts import ControlFact, Place
 from rtmp_spark.capture.findings import CLIENT, SERVER, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
@@ -24,7 +24,7 @@ _RESTART = 0xF0000000  # nginx-rtmp and SRS begin again at 0 from here on
 _WRAP = 1 << 32
 _MOST_PINGS = 256
 _MOST_WAITS = 256
-_known_at, _start = attrgetter("at"), attrgetter("start")
+_known_at, _start = itemgetter(0), itemgetter(2)
 
 
 class _Sent:
@@ -36,7 +36,7 @@ class _Sent:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.queue: list[Passed] = []  # messages that the fold of time has not reached
+        self.queue: list[Place] = []  # messages that the fold of time has not reached
         self.offset = 0  # where the last message began that is known to be sent
         self.last_ts: int | None = None
         self.window: int | None = None
@@ -56,7 +56,7 @@ class _Sent:
     def resume(cls, state: list[Any]) -> _Sent:
         sent = cls()
         for name, value in zip(cls.__slots__, state):
-            setattr(sent, name, [Passed(*m) for m in value] if name == "queue" else value)
+            setattr(sent, name, [tuple(m) for m in value] if name == "queue" else value)
         return sent
 
 
@@ -67,7 +67,7 @@ class FlowRules:
         self._deaf = {"c2s": False, "s2c": False}  # bytes of it are missing
         self.found: list[Finding] = []
 
-    def passed(self, direction: str, messages: Sequence[Passed]) -> None:
+    def passed(self, direction: str, messages: Sequence[Place]) -> None:
         """The messages of a direction in their order; they wait here until the fold of time reaches them."""
         self._sent[direction].queue += messages
 
@@ -119,7 +119,7 @@ class FlowRules:
         if not self._may_starve(sent, messages):
             sent.last_ts, sent.offset = messages[-1][1:3]
             return
-        for _, ts, offset, end, msg_no, frame, _, _, _ in messages:
+        for _, ts, offset, end, msg_no, frame, *_ in messages:
             if sent.early:
                 self._judge_early(direction, end)
             starved = sent.worst is not None and sent.acked_at is not None
@@ -137,7 +137,7 @@ class FlowRules:
                         sent.episodes += 1
 
     @staticmethod
-    def _may_starve(sent: _Sent, messages: Sequence[Passed]) -> bool:
+    def _may_starve(sent: _Sent, messages: Sequence[Place]) -> bool:
         """Whether these must be looked at one by one: mostly nothing waits for one, and all fit into the window."""
         if sent.early or sent.worst is not None:
             return True

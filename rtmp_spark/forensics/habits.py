@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Passed, noted
+from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Place, noted
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
 from rtmp_spark.forensics.tagged import fields, text
 
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
+_TELLING = frozenset("onMetaData @setDataFrame connect releaseStream publish play _result onStatus".split())
 _KINDS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
 Habits = dict[str, str]
@@ -35,7 +36,9 @@ class HabitFold:
         return self.client if direction == "c2s" else self.server
 
     def _learn(self, direction: str, habit: str, value: object) -> None:
-        self._of(direction).setdefault(habit, _short(value))
+        known = self.client if direction == "c2s" else self.server
+        if habit not in known:
+            known[habit] = str(value)[:_VALUE_CHARS]
 
     def _learn_all(self, direction: str, taught: Taught) -> None:
         known = self._of(direction)
@@ -44,14 +47,14 @@ class HabitFold:
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
-    def began(self, direction: str, firsts: Sequence[Passed]) -> None:
+    def began(self, direction: str, firsts: Sequence[Place]) -> None:
         """The first message of each type."""
-        for message in firsts:
-            habit = _KINDS.get(message.type_id)
+        for *_, csid, type_id, stream_id in firsts:
+            habit = _KINDS.get(type_id)
             if habit is not None:
-                self._learn(direction, habit, message.csid)
+                self._learn(direction, habit, csid)
                 if habit != "data_csid":
-                    self._learn(direction, "media_stream_id", message.stream_id)
+                    self._learn(direction, "media_stream_id", stream_id)
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
         if fact.part == 1:
@@ -77,6 +80,8 @@ class HabitFold:
         if name is None:
             return
         self._word(direction, name)
+        if name not in _TELLING:
+            return
         if name == "onMetaData" or name == "@setDataFrame":
             self._learn_all(direction, (_published if direction == "c2s" else _passed_on)(fact.args))
         elif direction == "c2s":
@@ -114,7 +119,8 @@ class HabitFold:
         words = self._words[direction]
         if len(words) < _FIRST_WORDS:
             words.append(word)
-            self._of(direction)["order"] = " ".join(words)
+            known = self.client if direction == "c2s" else self.server
+            known["order"] = " ".join(words)
 
     def settle(self) -> None:
         self._packets.clear()

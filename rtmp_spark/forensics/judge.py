@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Passed, Row
+from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Place, Row
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
@@ -31,6 +31,7 @@ _NO_MEDIA_US = 1_000_000
 _STOPPED_US = 1_000_000
 _ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "seek"})
+_WATCHED = _STREAM_COMMANDS | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
 # What the same fault would be told as once more.
 _EXPLAINS = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
@@ -57,7 +58,7 @@ class Judge:
         self.connect_ts: int | None = None
         self._connected: list[int] = []  # message, packet and time of connect
         self._from_start = {"c2s": False, "s2c": False}
-        self._troubled: dict[str, set[int]] = {"c2s": set(), "s2c": set()}
+        self._troubled: dict[str, set[int]] = {}
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
         self._ended: tuple[str | None, str | None] | None = None  # why, and by whom
@@ -68,7 +69,7 @@ class Judge:
 
     # -- in the order of time -------------------------------------------------------------------------------------
 
-    def passed(self, direction: str, messages: Sequence[Passed], firsts: Sequence[Passed] = ()) -> None:
+    def passed(self, direction: str, messages: Sequence[Place], firsts: Sequence[Place] = ()) -> None:
         self.flow.passed(direction, messages)
         self.habits.began(direction, firsts)
 
@@ -109,10 +110,11 @@ class Judge:
 
     def seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""
-        troubled = self._troubled[direction]
         for row in rows:
-            if (row[_AGAIN] or row[_ZERO]) and len(troubled) < _MOST_TROUBLED:
-                troubled.add(row[_SECOND] // 1_000_000)
+            if row[_AGAIN] or row[_ZERO]:
+                troubled = self._troubled.setdefault(direction, set())
+                if len(troubled) < _MOST_TROUBLED:
+                    troubled.add(row[_SECOND] // 1_000_000)
 
     def _measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
         return [
@@ -128,9 +130,12 @@ class Judge:
         return self._from_start["c2s"] and self._from_start["s2c"]
 
     def _command(self, direction: str, fact: CommandFact) -> None:
-        self._found += self.exchange.command(direction, fact, self._both_from_start)
+        from_start = self._from_start
+        self._found += self.exchange.command(direction, fact, from_start["c2s"] and from_start["s2c"])
         self.habits.command(direction, fact)
         name = fact.name
+        if name not in _WATCHED:
+            return
         if name == "connect" and direction == "c2s" and self.connect_ts is None:
             self.connect_ts = fact.ts
             self._connected = [fact.msg_no, fact.frame, fact.ts]
@@ -194,11 +199,11 @@ class Judge:
             silence = {d: ending.silence_us(d) for d in ("c2s", "s2c")}
             total = {d: s.delivered_bytes + s.missed_bytes for d, s in ending.streams.items()}
             findings.extend(self.flow.end(ending.ts_end, silence, total, bool(session.torn_down)))
-        client = self.client()
         for direction, place in self._omitted.items():
             findings.extend(extension_break(direction, place))
-        if "c2s" not in self._omitted and client.software is not None and self._publishes():
-            findings.extend(extension_break("c2s", self._connected or [None] * 3, client.software))
+        software = self.client().software if "c2s" not in self._omitted and self._publishes() else None
+        if software is not None:
+            findings.extend(extension_break("c2s", self._connected or [None] * 3, software))
         for span in session.spans:
             if span.measure is not None:
                 findings.extend(self._stream(span, ending, heard))
@@ -232,7 +237,7 @@ class Judge:
         found += contradictions(measure) + absent_tracks(measure)
         found += not_negotiated(measure, self.exchange.offered)
         way = measure.direction
-        found += measure.stalls.findings(way, measure.stream_id, self._troubled[way], self.flow.waits(way))
+        found += measure.stalls.findings(way, measure.stream_id, self._troubled.get(way, ()), self.flow.waits(way))
         if heard and span.answered and not span.refused and not span.audio + span.video:
             found += _no_media(span, measure, ending)
         return found
