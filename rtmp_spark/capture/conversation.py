@@ -366,14 +366,16 @@ class Conversation:
             self._decide_roles(final)
         if self.client is None:
             return False
-        if self.uid is None:
+        fresh = self.uid is None
+        if fresh:
             client, server = self.ends[self.client], self.ends[1 - self.client]
             self.uid = make_uid(self._settings.sensor, client, server, (self.connection.ts_first_ns or 0) // 1000)
-            if self._settings.uid is not None and self._settings.uid != self.uid:
+        if self._settings.uid not in (None, self.uid):
+            if final or self.wrapping is None or not self.wrapping.carriers:  # else it may carry the one that is wanted
                 self._refuse("filtered")
-                return False
-            if not self._settings.filters_late:
-                self._ask_for_show()
+            return False
+        if fresh and not self._settings.filters_late:
+            self._ask_for_show()
         return True
 
     def _ask_for_show(self) -> None:

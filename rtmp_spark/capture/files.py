@@ -25,7 +25,7 @@ from rtmp_spark.codec.limits import DEFAULT_LIMITS, MIB, Limits
 
 WINDOW_BYTES = 8 * MIB
 _SEARCH_BYTES = 2 * MIB  # enough for a chain of the largest records
-_FIRST_WINDOW_BYTES = 1 << 16
+FIRST_WINDOW_BYTES = 1 << 16
 _SECTION_MAGIC = SECTION_HEADER.to_bytes(4, "little")
 
 
@@ -252,7 +252,7 @@ def sort_by_first_packet(
 
     def begins(path: str | PathLike[str]) -> tuple[bool, int, str]:
         try:
-            with open_capture(path, limits, window_bytes=_FIRST_WINDOW_BYTES) as capture:
+            with open_capture(path, limits, window_bytes=FIRST_WINDOW_BYTES) as capture:
                 first = capture.first_ts_ns()
         except (OSError, CaptureError):
             first = None

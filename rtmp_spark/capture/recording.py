@@ -22,7 +22,7 @@ from rtmp_spark.capture.block import Problem
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS, Row
-from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
+from rtmp_spark.capture.files import FIRST_WINDOW_BYTES, Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
@@ -159,6 +159,8 @@ class Recording:
 
     def _batches(self) -> Iterator[Batch]:
         paths = self._paths if len(self._paths) == 1 else sort_by_first_packet(self._paths, self.settings.limits)
+        if len(paths) > 1:
+            self._take_secrets_of_all(paths)
         for number, path in enumerate(paths):
             self.files.append(_about(os.fspath(path)))
             yield from self._read(number)
@@ -199,6 +201,18 @@ class Recording:
             if kind == SECRETS_TYPE_TLS and can_decrypt():
                 self.settings.keylog.add(secrets)
         return len(found)
+
+    def _take_secrets_of_all(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        """Secrets that stand in front of a file's packets open connections of the files before it as well."""
+        for path in paths:
+            if os.fspath(path) == "-":  # comes once
+                continue
+            try:
+                with open_capture(path, self.settings.limits, window_bytes=FIRST_WINDOW_BYTES) as capture:
+                    capture.first_ts_ns()
+                    self.take_secrets(capture, 0)
+            except (OSError, CaptureError):
+                continue  # told when it is its turn
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:
         file.format, file.compression = capture.format, capture.compression or None

@@ -156,6 +156,7 @@ class SessionWrapping:
     def __init__(self, session: RtmptSession) -> None:
         self.session = session
         self.client_randoms: list[bytes] = []
+        self.carriers = session.carriers
 
     @property
     def facts(self) -> WrappingFacts:
@@ -227,6 +228,11 @@ class RtmptConnection:
     def client_randoms(self) -> list[bytes]:
         return []
 
+    @property
+    def carriers(self) -> list[Any]:
+        own = [session for session in self.sessions if session.connection is self._connection]
+        return next((session.carriers for session in (*own, *self.sessions)), [])
+
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
         for session in self.sessions:
@@ -264,7 +270,7 @@ class RtmptConnection:
         made._readers = [None if reader is None else HttpReader.resume(reader) for reader in state["readers"]]
         for saved in state["sessions"]:
             session = RtmptSession.resume(saved, connection, sink)
-            session.members.add(connection.number)
+            session.join(connection)
             tunnels.begin(made._server, session)
             made.sessions.append(session)
         for name in state["joined"]:
@@ -422,7 +428,7 @@ class RtmptConnection:
             if home is not self._connection and home.tag is not None:
                 home.tag.wrapping = SessionWrapping(session)
             self._tunnels.begin(server, session)
-        session.members.add(self._connection.number)
+        session.join(self._connection)
         session.unsure |= self._unsure
         if session not in self.sessions:
             self.sessions.append(session)

@@ -74,12 +74,19 @@ class RtmptSession:
         self.requests = requests
         self._sink = sink
         self.opened = opened
-        self.members: set[int] = set()  # numbers of its TCP connections
+        self.members: set[int] = set()  # numbers of its TCP connections that are open
+        self.carriers: list[Any] = []  # all of them, in the order they joined
         self.unsure = False  # packets are missing: so may requests be
         self._lanes = (Lane(), Lane())
         self._noted: list[Noted] = []
         self.finished = False
         self.goodbye_ns: int | None = None  # time of /close
+
+    def join(self, connection: Any) -> None:
+        """This TCP connection carries it too."""
+        self.members.add(connection.number)
+        if connection not in self.carriers:
+            self.carriers.append(connection)
 
     def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
         """A request, or its answer to come; its body is added with `add` and closed with `finish`."""

@@ -341,6 +341,10 @@ class TlsSession:
     def facts(self) -> WrappingFacts:
         return WrappingFacts(RTMPS, None, self.server_name, self.version, self.cipher)
 
+    @property
+    def carriers(self) -> list[Any]:
+        return []
+
     def end_notes(self) -> list[Noted]:
         """What only the end shows: a direction, or all of it, that could not be read."""
         if self.readable:

@@ -54,6 +54,10 @@ class Wrapping(Protocol):
     def client_randoms(self) -> list[bytes]:
         """Under these the secrets of the connection stand in a key log."""
 
+    @property
+    def carriers(self) -> list[Any]:
+        """The TCP connections that it came over, where these may be several; empty where it is the one it is in."""
+
     def receive(self, item: Item) -> list[Item]: ...
 
     def finish(self) -> list[Item]:
@@ -88,6 +92,10 @@ class Nested:
     @property
     def client_randoms(self) -> list[bytes]:
         return self.outer.client_randoms
+
+    @property
+    def carriers(self) -> list[Any]:
+        return self.inner.carriers
 
     def receive(self, item: Item) -> list[Item]:
         return [found for inside in self.outer.receive(item) for found in self.inner.receive(inside)]

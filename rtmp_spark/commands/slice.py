@@ -1,4 +1,4 @@
-"""`rtmp-spark slice`: the packets of one connection, for Wireshark, with the findings as packet comments.
+"""`rtmp-spark slice`: the packets of one connection (all of an RTMPT session), with the findings as packet comments.
 
 The captures are read twice: once to find the connection and its findings, once to copy its packets.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from rtmp_spark import __version__
+from rtmp_spark.capture.block import PacketBlock
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS
-from rtmp_spark.capture.packet import Dissector
+from rtmp_spark.capture.packet import Dissector, Segments
 from rtmp_spark.capture.pcapng_writer import PcapngWriter
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import CaptureError, UserError
@@ -68,16 +70,20 @@ def run(args: argparse.Namespace) -> int:
             comments.setdefault(numbers[row["capture_id"]] << FRAME_BITS | row["frame"], []).append(text)
         else:
             general.append(text)
-    wrapping = found[0].wrapping
+    carriers = _carriers(found[0])
     secrets = b""
     if args.with_secrets:
-        randoms = wrapping.client_randoms if wrapping is not None else []
+        randoms = found[0].wrapping.client_randoms if found[0].wrapping is not None else []
         secrets = b"".join(settings.keylog.lines_for(one) for one in randoms)
         if not secrets:
             raise UserError("There are no TLS secrets of this connection to put into the slice.", "Give --keylog FILE.")
     with target.open("wb") as file:
-        count = _copy(recording, found[0], file, comments, general, secrets)
-    print(f"{args.output}: {count} packets of {found[0].uid}")
+        writer = PcapngWriter(file, f"rtmp-spark {__version__}", [f"connection {found[0].uid}", *general])
+        if secrets:
+            writer.write_secrets(SECRETS_TYPE_TLS, secrets)
+        count = _copy(recording, carriers, writer, comments)
+    over = f" over {len(carriers)} TCP connections" if len(carriers) > 1 else ""
+    print(f"{args.output}: {count} packets of {found[0].uid}{over}")
     return code
 
 
@@ -86,25 +92,21 @@ def _ends(conversation: Conversation) -> str:
     return f"{a[0]}:{a[1]} - {b[0]}:{b[1]}"
 
 
-def _copy(
-    recording: Recording,
-    conversation: Conversation,
-    file: BinaryIO,
-    comments: dict[int, list[str]],
-    general: list[str],
-    secrets: bytes,
-) -> int:
-    import numpy as np
+def _carriers(conversation: Conversation) -> list[Any]:
+    """The TCP connections that it came over: its own, or all that an RTMPT session used."""
+    own = conversation.connection
+    several = conversation.wrapping.carriers if conversation.wrapping is not None else []
+    return [own if carrier.key == own.key else carrier for carrier in several] or [own]
 
-    connection = conversation.connection
-    ends = [_packed(*connection.a), _packed(*connection.b)]
-    writer = PcapngWriter(file, f"rtmp-spark {__version__}", [f"connection {conversation.uid}", *general])
-    if secrets:
-        writer.write_secrets(SECRETS_TYPE_TLS, secrets)
+
+def _copy(
+    recording: Recording, carriers: Sequence[Any], writer: PcapngWriter, comments: Mapping[int, list[str]]
+) -> int:
     dissector = Dissector()
     count = 0
     for number, source in enumerate(recording.files):
-        if not connection.frame_first >> FRAME_BITS <= number <= connection.frame_last >> FRAME_BITS:
+        here = [c for c in carriers if c.frame_first >> FRAME_BITS <= number <= c.frame_last >> FRAME_BITS]
+        if not here:
             continue
         try:
             capture = open_capture(source.path)
@@ -113,19 +115,7 @@ def _copy(
             continue
         with capture:
             for block in capture:
-                segments = dissector.segments(block)
-                own = np.zeros(len(segments), bool)
-                for (host, port), (peer, peer_port) in (ends, ends[::-1]):
-                    own |= (
-                        (segments.sport == port)
-                        & (segments.dport == peer_port)
-                        & (segments.src == host).all(axis=1)
-                        & (segments.dst == peer).all(axis=1)
-                    )
-                frames = segments.frame[own] | number << FRAME_BITS
-                frames = frames[(frames >= connection.frame_first) & (frames <= connection.frame_last)]
-                wanted = np.isin(block.frame | number << FRAME_BITS, frames)
-                for index in np.flatnonzero(wanted).tolist():
+                for index in _wanted(block, dissector.segments(block), here, number):
                     at = number << FRAME_BITS | int(block.frame[index])
                     writer.write(
                         int(block.ts_ns[index]), block.packet(index), int(block.origlen[index]),
@@ -133,6 +123,26 @@ def _copy(
                     )  # fmt: skip
                     count += 1
     return count
+
+
+def _wanted(block: PacketBlock, segments: Segments, carriers: Sequence[Any], number: int) -> list[int]:
+    """Which packets of the block belong to one of these connections."""
+    import numpy as np
+
+    own = np.zeros(len(segments), bool)
+    frames = segments.frame | number << FRAME_BITS
+    for connection in carriers:
+        ends = [_packed(*connection.a), _packed(*connection.b)]
+        within = (frames >= connection.frame_first) & (frames <= connection.frame_last)
+        for (host, port), (peer, peer_port) in (ends, ends[::-1]):
+            own |= (
+                within
+                & (segments.sport == port)
+                & (segments.dport == peer_port)
+                & (segments.src == host).all(axis=1)
+                & (segments.dst == peer).all(axis=1)
+            )
+    return [int(index) for index in np.flatnonzero(np.isin(block.frame, segments.frame[own]))]
 
 
 def _packed(host: str, port: int) -> tuple[object, int]:

@@ -18,6 +18,7 @@ from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Mi
 from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
+from rtmp_spark.cli import main
 
 SPOKEN = ("messages", "commands", "controls", "media_tags")
 SAMPLE = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -331,3 +332,20 @@ def test_answers_without_length_go_on_to_the_end() -> None:
     events += reader.receive_end()
     assert [e.target for e in events if isinstance(e, First)] == ["100", "200"]
     assert b"".join(e.data for e in events if isinstance(e, Body)) == b"all the rest"
+
+
+def test_a_slice_has_all_connections_of_a_session(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever of them is asked for."""
+    tunnel = Tunnel(spoken, connections=3).close()
+    other = Tunnel(spoken[:4], session_id="ANOTHER", start_port=51000).close()
+    path = write(tmp_path / "both.pcap", [*tunnel, *other])
+    carriers = [row["uid"] for row in decode(path)["connections"] if row["session_id"] == "BE7A"]
+    assert len(carriers) == 3
+    for uid in carriers:
+        assert main(["slice", str(path), "--uid", uid, "-o", str(tmp_path / "one.pcapng")]) == 0
+        assert f"{len(tunnel)} packets of {uid} over 3 TCP connections" in capsys.readouterr().out
+        rows = decode(tmp_path / "one.pcapng")
+        same(rows, plain)
+        assert {row["session_id"] for row in rows["connections"]} == {"BE7A"}

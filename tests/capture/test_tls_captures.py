@@ -14,6 +14,7 @@ from wrappings import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
 from rtmp_spark.capture import keylog
 from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.pcapng_writer import PcapngWriter
 from rtmp_spark.capture.recording import ALL_TABLES, Recording
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.cli import main
@@ -42,6 +43,21 @@ def codes(rows: dict[str, Rows]) -> dict[str, Rows]:
 @pytest.fixture(scope="module")
 def secrets(sample_pcaps: Path) -> bytes:
     return (sample_pcaps / f"{NAME}.keylog").read_bytes()
+
+
+def test_every_tag_of_a_real_capture_in_tls_12(sample_pcaps: Path, oracle: Path) -> None:
+    name = "rtmps_tls12_ffmpeg_publish"
+    rows = decode(sample_pcaps / f"{name}.pcap", settings=with_keys((sample_pcaps / f"{name}.keylog").read_bytes()))
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["close_cause"]) == ("rtmps", "teardown")
+    # 0xc030 in its Server Hello, says tshark
+    assert (connection["tls_version"], connection["tls_cipher"]) == ("TLS 1.2", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
+    recorded = [tag for tag in recorded_tags(oracle / f"{name}.server_record.flvtags.tsv") if tag.is_media]
+    sent = [row for row in rows["media_tags"] if not row["is_config"]]
+    assert [(tag.type_id, tag.timestamp) for tag in recorded] == [
+        ({"audio": 8, "video": 9}[row["kind"]], row["dts"]) for row in sent
+    ]
+    assert set(codes(rows)) == {"SESSION_END"}
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -221,6 +237,19 @@ def test_a_slice_carries_secrets_only_when_asked(
     rows = decode(tmp_path / "open.pcapng")
     assert len(rows["messages"]) == len(decode(Path(path), settings=with_keys(secrets))["messages"])
     assert main(["slice", str(sample_pcaps / SAMPLE), "-o", str(tmp_path / "no.pcapng"), "--with-secrets"]) == 2
+
+
+def test_secrets_in_another_file_of_the_recording(tmp_path: Path, sample_pcaps: Path, secrets: bytes) -> None:
+    """As a rotating recorder leaves them that writes the keys when it closes its last file."""
+    later = tmp_path / "later.pcapng"
+    with later.open("wb") as file:
+        writer = PcapngWriter(file, "test")
+        writer.write_secrets(keylog.SECRETS_TYPE_TLS, secrets)
+        writer.write(4_000_000_000 * 1_000_000_000, bytes(60), 60, 1)
+    settings = Settings()
+    found = Recording([sample_pcaps / f"{NAME}.pcap", later], settings, ("messages",))
+    read = sum(batch.num_rows for _, batch in found.batches())
+    assert read == len(decode(sample_pcaps / f"{NAME}.pcap", settings=with_keys(secrets))["messages"]) > 200
 
 
 def test_key_logs_that_are_none(tmp_path: Path) -> None:
