@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from rtmp_spark.capture.facts import Row
 from rtmp_spark.codec.message import AUDIO, VIDEO
@@ -27,7 +28,7 @@ _LEAST_COMMON = 3  # different frames that both streams have
 _LEAST_SHARE = 0.2  # of the played frames
 _SHIFT_MS = 1000  # a frame whose time is off by more is another one with the same bytes
 _NEAR = 4  # how many frames with the same bytes are looked at on either side
-_CACHE_US = 60_000_000  # how long after its publisher a stream may still be asked for
+CACHE_US = 60_000_000  # how far back a server may begin when somebody asks for a stream
 CODED, CONFIG = 1, 2
 
 _MESSAGES = column_names("messages")[2:]
@@ -53,6 +54,23 @@ class Frames:
         self.ts.append(row[_TS])
         self.dts.append(row[_TIMESTAMP])
         self.kind.append(kind)
+
+    @classmethod
+    def filled(cls, *columns: npt.NDArray[np.generic]) -> Frames:
+        """From columns of the right types, in the order key, ts, dts, kind."""
+        own = cls()
+        for place, column in zip((own.key, own.ts, own.dts, own.kind), columns):
+            place.frombytes(column.tobytes())
+        return own
+
+    def within_reach(self, play_start: int, play_end: int) -> Frames:
+        """What a player of that time can have been sent: frames of then, and the configuration from before."""
+        first, last = play_start - CACHE_US, play_end
+        ts, kind = np.array(self.ts), np.array(self.kind)
+        chosen = (ts <= last) & ((ts >= first) | (kind == CONFIG))
+        if chosen.all():
+            return self
+        return Frames.filled(np.array(self.key)[chosen], ts[chosen], np.array(self.dts)[chosen], kind[chosen])
 
     def between(self, start: int, end: int) -> Frames:
         first, last = bisect_left(self.ts, start), bisect_left(self.ts, end + 1)
@@ -151,7 +169,7 @@ def candidates(published: Sequence[Lasting], played: Sequence[Lasting]) -> list[
         named.setdefault(stream.name, []).append(number)
     pairs = []
     for place, play in enumerate(played):
-        then = (starts <= play.ts_end) & (ends >= play.ts_start - _CACHE_US)
+        then = (starts <= play.ts_end) & (ends >= play.ts_start - CACHE_US)
         same = [n for n in named.get(play.name, ()) if then[n]] if play.name is not None else []
         if same:
             pairs += [(n, place) for n in sorted({*same, *np.flatnonzero(then & nameless).tolist()})]
@@ -177,6 +195,7 @@ def match_all(published: Sequence[Stream], played: Sequence[Stream]) -> list[Row
 
 def delivery(publish: Stream, play: Stream) -> Row | None:
     """The row of a pair, or None when they have too little in common."""
+    publish = publish._replace(frames=publish.frames.within_reach(play.ts_start, play.ts_end))
     sent, got = publish.frames, play.frames
     places: dict[int, list[int]] = {}
     for index in sorted(sent.of(CODED), key=lambda i: sent.dts[i]):

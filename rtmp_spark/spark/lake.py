@@ -106,6 +106,11 @@ class Writer:
         frame = self.spark.read.format("delta").load(f"{self.lake.path}/{name}")
         return frame.where(self.state.visible(name))
 
+    def written(self, name: str) -> DataFrame:
+        """The rows that count and those of this ingest."""
+        frame = self.spark.read.format("delta").load(f"{self.lake.path}/{name}")
+        return frame.where(f"({self.state.visible(name)}) OR ingest_id = {self.ingest_id}")
+
     def begin(self, tables: Iterable[str] = tuple(TABLES)) -> None:
         """Before the first row is written: the tables that will get some, so that a death can be swept."""
         self.lake.ledger.write([BEGUN], self.ingest_id, summary=json.dumps({"tables": list(tables)}))
@@ -214,9 +219,7 @@ def _merge_away(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> 
             on += " AND t.msg_no >= CASE t.direction WHEN 'c2s' THEN s.s_c2s ELSE s.s_s2c END"
         if name == "intervals":
             on += " AND t.ts_second >= timestamp_seconds(s.s_second)"
-        keys = ("publish_uid", "play_uid") if name == "deliveries" else ("uid",)
-        for key in keys:
-            lake.spark.sql(
-                f"MERGE INTO {delta_name(f'{lake.path}/{name}')} t USING rtmp_spark_superseded s "
-                f"ON {on.replace('t.uid', f't.{key}')} AND t.ingest_id < {ingest_id} WHEN MATCHED THEN DELETE"
-            )
+        lake.spark.sql(
+            f"MERGE INTO {delta_name(f'{lake.path}/{name}')} t USING rtmp_spark_superseded s "
+            f"ON {on} AND t.ingest_id < {ingest_id} WHEN MATCHED THEN DELETE"
+        )

@@ -97,8 +97,6 @@ def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
         each = [f"(uid = {literal(e.uid)} AND ts_second >= timestamp_seconds({e.second}))" for e in entries]
         return f"ingest_id < {before} AND ({' OR '.join(each)})"
     uids = ", ".join(literal(e.uid) for e in entries)
-    if table == "deliveries":
-        return f"ingest_id < {before} AND (publish_uid IN ({uids}) OR play_uid IN ({uids}))"
     return f"ingest_id < {before} AND uid IN ({uids})"
 
 

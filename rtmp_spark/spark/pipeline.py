@@ -26,8 +26,8 @@ from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
 from . import passes
-from .attempts import numbered
 from .decode import Options
+from .deliver import deliveries
 from .failpoint import failpoint
 from .file_rows import file_rows
 from .flow_state import header_of, newest
@@ -35,11 +35,13 @@ from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
 from .lock import whole_path
+from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
 from .scan import group_of_key
 from .tables import literal, spark_schema
+from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
 LATE_NS = 1_000_000_000  # packets older than this against what was read before are not its continuation
@@ -124,6 +126,7 @@ class _Ingest:
         self.summary = Summary(lake)
         self.cores = _cores(spark)
         self.crashed: list[tuple[int, str]] = []
+        self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
     def __call__(
         self,
@@ -240,10 +243,6 @@ class _Ingest:
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         with self._phase("write"):
-            if "streams" in rows:
-                gone = {s.uid for s in superseded}
-                rows["streams"], renumbered = numbered(writer, rows["streams"], gone, writer.ingest_id)
-                superseded = [*superseded, *renumbered]
             other: dict[int, int] = {}
             for account in accounts:
                 self.summary.connections += account["connections"]
@@ -253,13 +252,7 @@ class _Ingest:
                     other[file] = other.get(file, 0) + count
             self._tell_crashes(new, index)
             about_files = file_rows(new, other, options, writer.ingest_id)
-            findings = [rows.pop("findings")] if "findings" in rows else []
-            rows["findings"] = pa.concat_tables([*findings, about_files["findings"]])
-            everything = {name: made for name, made in {**rows, **large}.items() if not _is_empty(made)}
-            writer.begin([*everything, "captures"])
-            writer.append_all(everything)
-            failpoint("between tables")
-            writer.append("captures", about_files["captures"])
+            superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
         with self._phase("commit"):
             files = new[-1].number + 1
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
@@ -270,6 +263,29 @@ class _Ingest:
                 self.summary.partial.append(told)
             elif item.about.status == "failed":
                 self.summary.failed.append(told)
+
+    def _append(
+        self,
+        writer: Writer,
+        rows: dict[str, Any],
+        about_files: dict[str, pa.Table],
+        sensor: str,
+        superseded: list[Superseded],
+    ) -> list[Superseded]:
+        """Write everything; what is decoded first, then what several connections show together."""
+        fresh = Fresh.of(rows, {s.uid for s in superseded}, self.resumed_at)
+        known = neighbours(writer, sensor, fresh)
+        rows["streams"], findings, changed = judged_together(writer, sensor, fresh, known)
+        rows.pop("findings", None)
+        everything = {name: made for name, made in rows.items() if not _is_empty(made)}
+        writer.begin([*everything, "findings", "deliveries", "captures"])
+        writer.append_all(everything)
+        failpoint("between tables")
+        delivered, again = deliveries(writer, sensor, fresh, known, superseded)
+        self.summary.rows["deliveries"] = delivered.num_rows
+        findings = pa.concat_tables([findings, about_files["findings"]])
+        writer.append_all({"findings": findings, "deliveries": delivered, "captures": about_files["captures"]})
+        return [*superseded, *changed, *again]
 
     def _resumed(self, writer: Writer, index: pa.Table, sensor: str) -> tuple[dict[int, list[bytes]], list[Superseded]]:
         """Saved connections that go on in the new captures, by index group, and what they replace."""
@@ -288,6 +304,7 @@ class _Ingest:
                 continue
             states.setdefault(group_of_key(key), []).append(packed)
             superseded.append(header.superseded())
+            self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows
         return states, superseded
 
@@ -318,7 +335,7 @@ class _Ingest:
             if not any(a["rows"].get(name) for a in accounts):
                 continue
             column = kept.select(name).where(f"`{name}` IS NOT NULL")
-            if name in ("streams", "findings"):
+            if name in ("connections", "streams", "findings"):
                 rows |= passes.collected(column.toArrow(), [name], writer.ingest_id)
             else:
                 schema = spark_schema(arrow_schema(name))

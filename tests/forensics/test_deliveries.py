@@ -115,3 +115,11 @@ def test_names_and_times_say_what_is_compared() -> None:
     assert found_by("one") == ["A"]
     assert found_by("renamed") == found_by(None) == ["A", "B"]
     assert match_all(published, [Stream("V", 1, 500 * SECOND, sent, 505 * SECOND, "one")]) == []
+
+
+def test_what_is_published_after_the_player_left_changes_nothing() -> None:
+    """A publisher that goes on for days repeats itself; its players of the first minute are settled."""
+    play = Stream("V", 1, 0, frames(*SENT), 6 * SECOND)
+    again = [(payload, at + 3_600_000, dts + 3_600_000, kind) for payload, at, dts, kind in SENT]
+    short, long = (Stream("P", 1, 0, frames(*sent)) for sent in (SENT, [*SENT, *again]))
+    assert delivery(short, play) == delivery(long, play) is not None

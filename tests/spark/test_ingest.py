@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from pyspark.sql import SparkSession
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import ALL_TABLES, Recording
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.forensics.deliveries import Deliveries
+from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.schema import TABLES
 from rtmp_spark.spark import Lake, Summary, ingest, pipeline
 from rtmp_spark.spark.decode import Options
@@ -72,12 +75,15 @@ def all_at_once(spark: SparkSession, captures: list[Path], tmp_path_factory: pyt
 
 def test_the_sequential_path_gives_the_same_rows(spark: SparkSession, captures: list[Path], all_at_once: Path) -> None:
     key = Lake(spark, str(all_at_once)).redact_key.hex()
-    expected: dict[str, list[str]] = {name: [] for name in ALL_TABLES}
-    for table, batch in Recording(map(str, captures), Options(redact_key=key).settings()).batches():
+    tables = (*ALL_TABLES, "deliveries")
+    expected: dict[str, list[str]] = {name: [] for name in tables}
+    settings = replace(Options(redact_key=key).settings(), hindsight=judge_together, deliveries=Deliveries)
+    for table, batch in Recording(map(str, captures), settings, tables).batches():
         keep = [c for c in batch.schema.names if c not in VOLATILE]
         expected[table] += map(repr, batch.select(keep).to_pylist())
     got = raw(all_at_once)
-    for name in ALL_TABLES:
+    assert len(expected["deliveries"]) == 2  # of the two captures with a player
+    for name in tables:
         assert sorted(expected[name]) == got[name], name
 
 

@@ -1,0 +1,130 @@
+"""What only several connections together show, in a lake: the same as one recording of everything tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import rewrite
+from pyspark.sql import SparkSession
+from rewrite import Packet, Talk
+
+from rtmp_spark.capture.recording import ALL_TABLES, Recording
+from rtmp_spark.codec.command import dump_command
+from rtmp_spark.codec.encoder import RtmpEncoder
+from rtmp_spark.codec.message import COMMAND_AMF0, Message
+from rtmp_spark.forensics.deliveries import Deliveries
+from rtmp_spark.forensics.hindsight import judge_together
+from rtmp_spark.spark import Lake, ingest
+from rtmp_spark.spark.decode import Options
+
+SECOND = 1_000_000_000
+TABLES = ("streams", "deliveries", "findings")
+Rows = dict[str, list[str]]
+
+
+def moved(packets: Sequence[Packet], seconds: float, port: int) -> list[Packet]:
+    """The same connection at another time from another port."""
+
+    def end(number: int) -> int:
+        return number if number == 1935 else port
+
+    shift = int(seconds * SECOND)
+    return [replace(p, ts_ns=p.ts_ns + shift, sport=end(p.sport), dport=end(p.dport)) for p in packets]
+
+
+def refused_with_a_challenge(start_ns: int, port: int) -> list[Packet]:
+    """One round of Adobe's authentication: the client asks, the server wants credentials and closes."""
+    zeros = bytes(1536)
+    asked = dump_command("connect", 1.0, {"app": "live", "tcUrl": "rtmp://10.0.0.2/live"})
+    told = {"level": "error", "code": "NetConnection.Connect.Rejected", "description": "[ authmod=adobe ] needauth"}
+    refused = dump_command("_error", 1.0, None, told)
+
+    def sent(payload: bytes) -> bytes:
+        return RtmpEncoder().send(Message(3, 0, COMMAND_AMF0, 0, payload))
+
+    talk = Talk(("10.0.0.1", port), start_ns=start_ns).open()
+    talk.say(0, b"\x03" + zeros).say(1, b"\x03" + zeros + zeros).say(0, zeros)
+    return talk.say(0, sent(asked)).say(1, sent(refused)).close(1).packets
+
+
+@pytest.fixture(scope="module")
+def captures(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """In the order of time: a publisher and its player, cut in two; tries that end after equal times; two publishers of
+    one name at once; an authentication in two rounds."""
+    quick = rewrite.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    published = [replace(p, ts_ns=quick[0].ts_ns + 4 * (p.ts_ns - quick[0].ts_ns)) for p in quick]  # over 2 s
+    length = (published[-1].ts_ns - published[0].ts_ns) / SECOND
+    relayed = rewrite.read(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")
+    later = (relayed[-1].ts_ns - published[0].ts_ns) / SECOND + 1000
+    tries = [moved(published, later + n * (length + 5), 50_000 + n) for n in range(3)]
+    both = [moved(published, later + 1000 + n, 51_000 + n) for n in range(2)]
+    rounds = [refused_with_a_challenge(both[-1][-1].ts_ns + n * 5 * SECOND, 52_000 + n) for n in range(2)]
+    middle = (relayed[0].ts_ns + relayed[-1].ts_ns) // 2
+    files = [
+        [p for p in relayed if p.ts_ns < middle],
+        [*(p for p in relayed if p.ts_ns >= middle), *tries[0], *tries[1]],
+        [*tries[2], *both[0], *rounds[0]],
+        [*both[1], *rounds[1]],
+    ]
+    directory = tmp_path_factory.mktemp("captures")
+    paths = [directory / f"{number}.pcap" for number in range(len(files))]
+    for path, packets in zip(paths, files):
+        ordered = sorted(packets, key=lambda p: p.ts_ns)
+        path.write_bytes(rewrite.pcap(rewrite.build(ordered)))
+    return paths
+
+
+def of_a_lake(spark: SparkSession, lake: Path) -> Rows:
+    found = Lake(spark, str(lake))
+    tables = {name: found.table(name).drop("ingest_id").toArrow().to_pylist() for name in TABLES}
+    return {name: sorted(map(repr, rows)) for name, rows in tables.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(captures: list[Path]) -> Rows:
+    """As `inspect` tells it, of all files as one recording."""
+    settings = replace(Options().settings(), hindsight=judge_together, deliveries=Deliveries)
+    rows: Rows = {name: [] for name in TABLES}
+    for table, batch in Recording(map(str, captures), settings, (*ALL_TABLES, "deliveries")).batches():
+        if table in rows:
+            rows[table] += [repr(row) for row in batch.drop_columns(["ingest_id"]).to_pylist()]
+    told = "".join(rows["findings"])
+    assert len(rows["deliveries"]) == 1
+    assert told.count("4 times in a row") == told.count("was publishing this name already") == 1
+    assert told.count("; it goes on in C") == 1
+    return {name: sorted(found) for name, found in rows.items()}
+
+
+def run(spark: SparkSession, lake: Path, *batches: Sequence[Path], sensor: str = "") -> None:
+    for paths in batches:
+        ingest(spark, map(str, paths), str(lake), keep_secrets=True, sensor=sensor)
+
+
+def test_all_at_once(spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path) -> None:
+    run(spark, tmp_path / "lake", captures)
+    assert of_a_lake(spark, tmp_path / "lake") == expected
+
+
+def test_one_by_one_and_another_sensor(
+    spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    run(spark, lake, *([path] for path in captures))
+    assert of_a_lake(spark, lake) == expected
+    run(spark, lake, captures[2:3], sensor="elsewhere")  # the same tries, seen at another place, are no more tries
+    again = of_a_lake(spark, lake)
+    assert all(set(expected[name]) <= set(again[name]) for name in TABLES)
+    assert len(again["findings"]) > len(expected["findings"])
+    assert sum("times in a row" in row for row in again["findings"]) == 1
+    elsewhere = Lake(spark, str(lake)).streams.where("attempt_no = 1 AND name IS NOT NULL").count()
+    assert elsewhere == sum("'attempt_no': 1," in row for row in expected["streams"]) + 1
+
+
+def test_the_last_first(spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path) -> None:
+    """What changes by a later ingest are connections of an earlier one."""
+    lake = tmp_path / "lake"
+    run(spark, lake, captures[3:], captures[2:3], captures[:2])
+    assert of_a_lake(spark, lake) == expected
