@@ -7,9 +7,7 @@ quick, quiet logs, and a class archive that halves the time to the first write.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -22,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from rtmp_spark.codec.errors import UserError
 
-from .jars import cache_directory, check_java, delta_jars, java_home
+from . import class_archive
+from .jars import cache_directory, delta_jars, java_home
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -70,13 +69,16 @@ def start_spark(
     else:
         master = master or os.environ.get("MASTER") or "local[*]"
         settings["spark.master"] = master
-        settings |= _local(small) if master.startswith("local[") or master == "local" else _cluster()
+        settings |= local_settings(small) if master.startswith("local[") or master == "local" else _cluster()
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     with _quiet_start() as said:
         try:
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
+            if "-XX:SharedArchiveFile=" in settings.get("spark.driver.extraJavaOptions", ""):
+                class_archive.forget(delta_jars())  # it may be to blame
+                return start_spark(master, conf=conf, small=small, app_name=app_name)
             reason = said() or _first_line(error)
             raise UserError(f"Spark did not start: {reason}.", "Run `rtmp-spark doctor`.", 3) from error
     if not str(settings.get("spark.master", "local")).startswith("local["):
@@ -94,7 +96,8 @@ def _everywhere() -> dict[str, str]:
     }
 
 
-def _local(small: bool) -> dict[str, str]:
+def local_settings(small: bool) -> dict[str, str]:
+    """Those of a session of our own on this machine."""
     cores = str(os.cpu_count() or 2)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = java_home()
@@ -106,10 +109,8 @@ def _local(small: bool) -> dict[str, str]:
     if small:
         # With C1 alone Java reserves 48 MB for code, Spark fills it, and from then on nothing is compiled.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
-    archive = class_archive(jars)
-    if archive is not None:
-        java += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
-    return {
+    java += class_archive.java_options(jars)
+    return _everywhere() | {
         "spark.driver.extraClassPath": ":".join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.memory": os.environ.get("RTMP_SPARK_DRIVER_MEMORY", "2g"),
@@ -177,90 +178,12 @@ def _ship_package(spark: SparkSession) -> None:
     package = Path(__file__).resolve().parent.parent
     if not package.is_dir():  # we run from a zip: --py-files
         return
-    archive = cache_directory() / f"rtmp_spark.{os.getpid()}.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted(package.rglob("*.py")):
-            out.write(path, str(Path("rtmp_spark") / path.relative_to(package)))
-    spark.addArtifacts(str(archive), pyfile=True)
-
-
-def class_archive(jars: list[Path]) -> Path | None:
-    """A class-data archive of a session that wrote a Delta table, made once (about half a minute, 200 MB).
-
-    It is tied to this Java and this class path. RTMP_SPARK_CLASS_ARCHIVE=0 does without; a Java that cannot make
-    one does too.
-    """
-    if os.environ.get("RTMP_SPARK_CLASS_ARCHIVE", "1") == "0":
-        return None
-    import pyspark
-
-    home = os.environ.get("JAVA_HOME")
-    version = check_java(Path(home, "bin", "java") if home else Path("java"))
-    key = hashlib.sha256("\n".join([version, pyspark.__version__, pyspark.__file__, *map(str, jars)]).encode())
-    archive = cache_directory() / f"classes-{key.hexdigest()[:12]}.jsa"
-    if archive.exists():
-        return archive if archive.stat().st_size else None
-    print("rtmp-spark: preparing Spark for quick starts (once, about half a minute)", file=sys.stderr)
-    growing = archive.with_suffix(f".{os.getpid()}")
-    environment = os.environ | {"RTMP_SPARK_CLASS_ARCHIVE": "0"}
-    try:
-        subprocess.run(
-            [sys.executable, "-c", _ARCHIVE_RUN, str(growing)],
-            env=environment,
-            timeout=300,
-            capture_output=True,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        pass
-    if growing.exists():
-        growing.replace(archive)
-        return archive
-    archive.touch()  # so that a Java that cannot is asked only once
-    return None
-
-
-# Runs in its own process: what the archived JVM loads is what a first ingest uses.
-_ARCHIVE_RUN = """
-import shutil, sys, tempfile
-from rtmp_spark.spark.session import warm_up
-warm_up(sys.argv[1])
-"""
-
-
-def warm_up(archive: str) -> None:
-    """Start a session that archives its classes at exit, and use what an ingest uses."""
-    import shutil
-
-    import pyarrow as pa
-
-    settings = _everywhere() | _local(small=True) | {"spark.master": "local[2]"}
-    settings["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={archive}"
-    builder: Any = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
-    directory = tempfile.mkdtemp()
-    try:
-        table = f"delta.`{directory}/t`"
-        spark.sql(
-            f"CREATE TABLE {table} (uid STRING COMMENT 'x', ts TIMESTAMP, n BIGINT, a ARRAY<STRING>) USING DELTA "
-            "CLUSTER BY (uid, ts) TBLPROPERTIES ('delta.enableDeletionVectors'='false')"
-        )
-        rows = pa.table(
-            {"uid": ["a", "b"], "n": pa.array([1, 2], pa.int64()), "a": pa.array([["x"], None], pa.list_(pa.string()))}
-        )
-        frame = spark.createDataFrame(rows).selectExpr("uid", "timestamp_micros(n) AS ts", "n", "a")
-        frame.write.format("delta").mode("append").save(f"{directory}/t")
-        staged = frame.repartition(2).mapInArrow(lambda batches: batches, frame.schema)
-        staged.write.option("compression", "uncompressed").parquet(f"{directory}/s")
-        spark.read.parquet(f"{directory}/s").write.format("delta").mode("append").save(f"{directory}/t")
-        spark.sql(f"MERGE INTO {table} t USING (SELECT 'a' AS uid) s ON t.uid = s.uid WHEN MATCHED THEN DELETE")
-        spark.sql(f"DELETE FROM {table} WHERE n > 5")
-        spark.read.format("delta").load(f"{directory}/t").where("n < 3").toArrow()
-        spark.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rtmp_spark_") as directory:
+        archive = Path(directory) / "rtmp_spark.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+            for path in sorted(package.rglob("*.py")):
+                out.write(path, str(Path("rtmp_spark") / path.relative_to(package)))
+        spark.addArtifacts(str(archive), pyfile=True)  # copies it
 
 
 @contextmanager
