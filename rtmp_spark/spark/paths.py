@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
+from urllib.parse import quote
 
 from pyarrow import fs
 
 from rtmp_spark.codec.errors import UserError
 
+_SAFE = "%/:@[]"  # a given address may be quoted already; spaces and the like in it are meant
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)(\d*|[._-].*)?(\.(gz|zst))?$", re.IGNORECASE)
 
 
@@ -33,8 +35,10 @@ def is_uri(path: str) -> bool:
 
 
 def _filesystem(uri: str) -> tuple[fs.FileSystem, str]:
+    address, mark, query = re.sub(r"^s3a:", "s3:", uri).partition("?")
     try:
-        return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri(re.sub(r"^s3a:", "s3:", uri)))
+        found = fs.FileSystem.from_uri(quote(address, safe=_SAFE) + mark + query)
+        return cast("tuple[fs.FileSystem, str]", found)
     except (ValueError, OSError, TypeError, NotImplementedError) as error:
         raise UserError(f"{uri} cannot be reached: {error}.", "Check the address and the credentials.") from error
 
@@ -100,4 +104,4 @@ def _list_uri(uri: str) -> list[CaptureFile]:
         return [CaptureFile(uri, files[0].size, files[0].mtime_ns or 0)]
     query = uri.partition("?")[2]
     tail = f"?{query}" if query else ""
-    return [CaptureFile(f"{scheme}://{i.path}{tail}", i.size, i.mtime_ns or 0) for i in files]
+    return [CaptureFile(f"{scheme}://{quote(i.path)}{tail}", i.size, i.mtime_ns or 0) for i in files]
