@@ -44,6 +44,7 @@ __all__ = [
 
 _NS = 1_000_000_000
 _HISTORY_TOTAL = 64 << 20
+_LONGEST_WAIT = 600  # seconds of one closed window that are told one by one: clocks jump by years
 _BATCH_SEGMENTS = 1 << 14  # so many packets can begin no more connections than memory has room for
 
 
@@ -159,7 +160,7 @@ class Reassembler:
             return
         waiting = connection.sides[1 - stream.side]
         waiting.zero_window_ns += until_ns - since
-        seconds = np.arange(since // _NS, (until_ns - 1) // _NS + 1)
+        seconds = np.arange(since // _NS, min((until_ns - 1) // _NS, since // _NS + _LONGEST_WAIT) + 1)
         lengths = np.minimum((seconds + 1) * _NS, until_ns) - np.maximum(seconds * _NS, since)
         self._add(connection, waiting.side, seconds, zero_window_ns=lengths)
 

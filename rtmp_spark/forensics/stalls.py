@@ -103,6 +103,13 @@ class Stalls:
         return stalls
 
 
+def _any_within(seconds: Collection[int], first: int, last: int) -> bool:
+    """Whichever way is shorter: a pause may last for years where the clock of a recorder jumped."""
+    if last - first < len(seconds):
+        return any(second in seconds for second in range(first, last + 1))
+    return any(first <= second <= last for second in seconds)
+
+
 def _finding(stall: Stall, direction: str, stream_id: int, troubled: Collection[int]) -> Finding:
     seconds = stall.length_us / 1e6
     half_ms = stall.length_us / 2000
@@ -111,7 +118,7 @@ def _finding(stall: Stall, direction: str, stream_id: int, troubled: Collection[
         why = f"media time leaps by {stall.leap_ms / 1000:.1f} s with it: the encoder made nothing"
     elif stall.lead_ms >= half_ms:
         first, last = stall.ts_before // 1_000_000, stall.ts_after // 1_000_000
-        if any(second in troubled for second in range(first, last + 1)):
+        if _any_within(troubled, first, last):
             at_fault = NETWORK
             why = "a burst caught it up, and TCP sent again or met a closed window inside: the network held it up"
         else:

@@ -19,6 +19,7 @@ Row = dict[str, Any]
 WAYS = {"c2s": "client → server", "s2c": "server → client"}
 OTHER = {"c2s": "s2c", "s2c": "c2s"}
 _BARS_UP_TO = 900  # seconds; longer sessions are drawn as lines
+_LONGEST = 1_000_000  # seconds, to either side of the middle
 _WRAP = 1 << 32
 _LANE_SPANS = 400
 _KEYS_DRAWN = 150  # more would be a solid bar
@@ -34,6 +35,9 @@ class Seconds:
 
     def __init__(self, rows: Sequence[Row], start: int, end: int | None = None) -> None:
         self.rows = sorted(rows, key=lambda row: row["ts_second"])
+        if self.rows:  # where a clock jumped by years, what is far from the rest is not drawn
+            middle = self.rows[len(self.rows) // 2]["ts_second"]
+            self.rows = [row for row in self.rows if abs(row["ts_second"] - middle) <= _LONGEST * 1_000_000]
         first = self.rows[0]["ts_second"] // 1_000_000 if self.rows else 0
         last = self.rows[-1]["ts_second"] // 1_000_000 if self.rows else -1
         self.places = [row["ts_second"] // 1_000_000 - first for row in self.rows]

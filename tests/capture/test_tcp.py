@@ -238,6 +238,16 @@ def test_zero_window_and_its_probes() -> None:
     assert (facts.zero_window_ns <= 1_000_000_000).all()
 
 
+def test_a_window_closed_for_years_is_not_told_second_by_second() -> None:
+    """One wrong bit in the time of a packet is enough for that."""
+    talk = Talk().open().say(0, SAID[:2000]).add(1, ACK, window=0)
+    talk.now_ns += 3_000_000 * 1_000_000_000
+    talk.add(1, ACK).say(0, SAID[2000:5000]).close()
+    result = reassemble(talk.packets)
+    assert result.talks[0].connection.streams[0].zero_window_ns > 2_999_000 * 1_000_000_000
+    assert len(result.intervals.zero_window_ns) < 1000
+
+
 def test_data_in_the_syn() -> None:
     talk = Talk().add(0, SYN, b"early", ack=0)
     talk.seq[0] += 6

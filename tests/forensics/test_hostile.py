@@ -15,6 +15,7 @@ from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.session import Session
 from rtmp_spark.forensics.catalogue import entry
 from rtmp_spark.forensics.judge import Judge
+from rtmp_spark.forensics.stalls import Stall, Stalls
 
 NAMES = (
     "connect", "_result", "_error", "createStream", "publish", "play", "seek", "pause", "onStatus", "onMetaData",
@@ -109,3 +110,24 @@ def test_any_conversation_is_judged(steps: list[tuple[str, Any]]) -> None:
         columns = judge.stream_columns(span, findings)
         assert columns["verdict"] in ("ok", "degraded", "failed", "no_media", "unknown")
     assert judge.client() and judge.server()
+
+
+class Asked(set[int]):
+    """Seconds that count how often they are asked for."""
+
+    times = 0
+
+    def __contains__(self, second: object) -> bool:
+        self.times += 1
+        assert self.times < 1000
+        return super().__contains__(second)
+
+
+def test_a_pause_of_years_is_not_looked_through_second_by_second() -> None:
+    """One wrong bit in the time of a packet makes one."""
+    for seconds, told in ((Asked({5}), "the network held it up"), (Asked(), "the sender held it back")):
+        stalls, stall = Stalls(), Stall(0, 1 << 51, 0, 0, None, None)
+        stall.lead_ms = 1 << 50
+        stalls.begin(stall)
+        (finding,) = stalls.findings("c2s", 1, seconds)
+        assert told in finding.detail

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtmp_spark.report.figure import Figure, Lane, Mark, summed_up, thinned
+from rtmp_spark.report.flow import Seconds
 from rtmp_spark.report.thin import kept, medians
 
 
@@ -53,3 +54,9 @@ def test_a_figure_survives_the_way_from_an_executor() -> None:
         [Lane("l", "bad", [(0.0, 1.0, "w")])], [Mark(1.5, "wrap", "2²⁴")], "note", "", 99,
     )  # fmt: skip
     assert Figure.from_json(figure.as_json()) == figure
+
+
+def test_a_clock_that_jumped_by_years_draws_no_years() -> None:
+    rows = [{"ts_second": second * 1_000_000} for second in (3, *range(1_700_000_000, 1_700_000_005), 4_200_000_000)]
+    seconds = Seconds(rows, 1_700_000_000 * 1_000_000)
+    assert (seconds.length, seconds.places) == (5, [0, 1, 2, 3, 4])
