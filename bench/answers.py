@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -129,16 +127,20 @@ def report(target: Path) -> None:
 
 
 def archive(lake: Path) -> None:
-    target = lake.parent / "archive.html"
-    command = [
-        sys.executable, "-m", "rtmp_spark.cli", "report", "--lake", str(lake), "--master", "local[2]",
-        "-o", str(target),
-    ]  # fmt: skip
+    from rtmp_spark.spark import Lake, start_spark
+    from rtmp_spark.spark.connection import LakeTables
+
     begun = time.monotonic()
-    process = subprocess.Popen(command)
-    _, status, used = os.wait4(process.pid, 0)
-    wall, cpu = time.monotonic() - begun, used.ru_utime + used.ru_stime
-    print(f"status {status}, wall {wall:.1f} s, CPU {cpu:.1f} s -> {target}")
+    spark = start_spark(master="local[2]")
+    tables = LakeTables(Lake(spark, str(lake)))
+    size = sum(map(len, pieces(tables)))
+    java = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/stat")  # Linux
+    ticks = sum(map(int, java.read_text().rpartition(")")[2].split()[11:13])) if java.exists() else 0
+    cpu = time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+    rows = len(tables.rows("connections"))
+    wall = time.monotonic() - begun
+    print(f"{rows} sessions, {size / 1e6:.1f} MB: wall {wall:.1f} s, CPU {cpu:.1f} s, Spark included")
+    spark.stop()
 
 
 def main() -> None:

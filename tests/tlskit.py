@@ -248,6 +248,55 @@ def openssl_peers(
             process.wait()
 
 
+def openssl_early_data(
+    directory: Path, early: bytes, later: bytes
+) -> list[tuple[list[tuple[int, bytes]], bytes, bool]]:
+    """Two connections by one ticket that send `early` with their first flight and `later` behind the handshake: what
+    passed, the key log, and whether the server took it. It takes the first; a ticket that comes again it does not."""
+    port = _free_port()
+    certificate = str(make_certificate(directory))
+    ticket, file = directory / f"ticket-{port}", directory / f"early-{port}"
+    file.write_bytes(early)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    options = ["-accept", f"127.0.0.1:{port}", "-cert", certificate, "-key", certificate, "-early_data", "-tls1_3"]
+    server = subprocess.Popen(["openssl", "s_server", *options], **pipes)  # type: ignore[call-overload]
+    assert server.stdout is not None
+    found = []
+    try:
+        while b"ACCEPT" not in server.stdout.readline():
+            pass
+        threading.Thread(target=server.stdout.read, daemon=True).start()
+        for use in range(3):
+            proxy = _Proxy(port)
+            log = directory / f"early-{port}-{use}.log"
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{proxy.start()}", "-keylogfile", str(log)]
+            command += ["-sess_in", str(ticket), "-early_data", str(file)] if use else ["-sess_out", str(ticket)]
+            client = subprocess.Popen([*command, "-tls1_3"], **pipes)  # type: ignore[call-overload]
+            heard = bytearray()
+            _listen(client, heard)
+            _await(lambda use=use, heard=heard: b"Early data was" in heard if use else ticket.exists())
+            before = len(proxy.flights)
+            client.stdin.write(later)
+            client.stdin.flush()
+            _await(lambda proxy=proxy, before=before: len(proxy.flights) > before)
+            client.stdin.close()
+            client.wait(10)
+            found.append((list(proxy.flights), log.read_bytes(), b"Early data was accepted" in heard))
+    finally:
+        server.kill()
+        server.wait()
+    return found[1:]
+
+
+def _listen(process: subprocess.Popen[bytes], heard: bytearray) -> None:
+    def run() -> None:
+        assert process.stdout is not None
+        while data := process.stdout.read1(65536):  # type: ignore[attr-defined]
+            heard.extend(data)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
 # -- as items of the capture layer -------------------------------------------------------------------------------------
 
 

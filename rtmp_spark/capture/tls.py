@@ -54,7 +54,7 @@ _MOST_FOUND = 64
 class TlsSession:
     """One TLS connection. `receive` every item of both directions, `finish` when no more will come."""
 
-    STATE_VERSION = 1
+    STATE_VERSION = 2
     refusal = TLS
 
     def __init__(self, connection: Any, log: KeyLog) -> None:
@@ -342,17 +342,24 @@ class TlsSession:
         return WrappingFacts(RTMPS, None, self.server_name, self.version, self.cipher)
 
     @property
+    def early_data(self) -> bool:
+        return any(hello.early_data for hello in self._client_hellos)
+
+    @property
     def carriers(self) -> list[Any]:
         return []
 
     def end_notes(self) -> list[Noted]:
         """What only the end shows: a direction, or all of it, that could not be read."""
         if self.readable:
-            return [
-                Noted(ViolationCode.TLS_NO_KEY, d, "the key log has no secret for this direction", None, None)
-                for d, side in enumerate(self._sides)
-                if side is not None and side.hopeless and not side.opened
-            ]
+            found = []
+            for direction, side in enumerate(self._sides):
+                if side is not None and side.hopeless and not side.opened:
+                    found.append((direction, "the key log has no secret for this direction"))
+                if side is not None and side.early_refused:
+                    detail = f"the client sent early data (0-RTT), and the key log has no {keylog.EARLY}"
+                    found.append((direction, detail))
+            return [Noted(ViolationCode.TLS_NO_KEY, direction, detail, None, None) for direction, detail in found]
         detail = f"{self.why_unreadable()}; to get keys, {keylog.HOW_TO_GET_KEYS}"
         return [Noted(ViolationCode.TLS_NO_KEY, None, detail, None, None)]
 

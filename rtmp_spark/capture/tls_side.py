@@ -28,6 +28,7 @@ GUESSES_TRIED = 1 << 18  # tries in all to find the place of a direction joined 
 SEARCHED_BYTES = 256 << 10  # without a record that opens: there is no key for it
 _HOPELESS = 8  # records in a row that do not open, and none ever did
 _LEAST_BYTES = 17
+_MOST_EARLY = 64  # records held; servers allow 16 KB or little more
 _HEADERS = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
 _HELLO = re.compile(rb"\x16\x03[\x00-\x04]..[\x01\x02]\x00", re.DOTALL)
 _ANY_NUMBER = 1 << 62
@@ -53,6 +54,10 @@ class Hellos(Protocol):
 
     def told(self, direction: int, kind: int, body: bytes) -> None:
         """A handshake message."""
+
+    @property
+    def early_data(self) -> bool:
+        """Whether the client said that it sends data with its first flight (0-RTT, RFC 8446 2.3)."""
 
 
 class TlsSide:
@@ -84,6 +89,8 @@ class TlsSide:
         self._hellos_lost = False
         self.hopeless = False
         self._reader = HandshakeReader()
+        self._early: list[Content] = []  # 0-RTT data, held until it shows whether the server took it
+        self.early_refused = 0  # records of it that the log has no secret for
 
     # -- what arrives ---------------------------------------------------------------------------------------
 
@@ -120,6 +127,7 @@ class TlsSide:
         self.offset = base + at
         if final:
             self._report_lost(base + at, out)
+            self._release_early(out)
         return out
 
     def stop_waiting(self) -> None:
@@ -196,14 +204,22 @@ class TlsSide:
         if self._lost[1] or self._strange:
             self._report_lost(end, out)
         kind, content = opened
+        if self.epoch.kind != EARLY:
+            self._release_early(out)
         if kind == APPLICATION_DATA:
-            out.append(Content(kind, end, content))
+            (self._early if self.epoch.kind == EARLY else out).append(Content(kind, end, content))
+            if len(self._early) > _MOST_EARLY:
+                self._release_early(out)
         elif kind == ALERT:
             out.append(Content(kind, end, content))
         elif kind == HANDSHAKE:
             self._handshake(content)
         elif kind == CHANGE_CIPHER_SPEC and self.epoch.kind == MASTER:
             self._change_cipher()
+
+    def _release_early(self, out: list[Content]) -> None:
+        out += self._early
+        self._early.clear()
 
     def _unprotected(self, kind: int, fragment: bytes, end: int, out: list[Content]) -> None:
         if kind == HANDSHAKE:
@@ -270,9 +286,16 @@ class TlsSide:
                 continue  # a KeyUpdate cannot be missed without a gap
             opened = key.open(0, kind, fragment)
             if opened is not None:
+                if self.epoch.kind == EARLY:  # no EndOfEarlyData: the server did not take it, and it is sent again
+                    self._early.clear()
                 self._enter(epoch, 1)
                 self._accept(opened, end, out)
                 return
+        if self.epoch.kind == HANDSHAKE_EPOCH and self.role == 0 and not self.opened and self._hellos.early_data:
+            self.early_refused += 1
+            self._lost[0] += max(len(fragment) - _LEAST_BYTES, 0)
+            self._lost[1] += 1
+            return
         if self.epoch.kind in (EARLY, HANDSHAKE_EPOCH) and self._key is None:
             if self.epoch.traffic().key(self._hellos.log) is None:
                 self.hopeless = True  # neither the handshake nor what follows can be read
@@ -412,6 +435,8 @@ class TlsSide:
             "tries": self._tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
             "hellos_lost": self._hellos_lost, "reader": self._reader.state(),
+            "early": [[c.end, base64.b64encode(c.data).decode()] for c in self._early],
+            "early_refused": self.early_refused,
         }  # fmt: skip
 
     @classmethod
@@ -426,5 +451,7 @@ class TlsSide:
         side.searched, side._tries = state["searched"], state["tries"]
         side.blocked, side.hopeless = state["blocked"], state["hopeless"]
         side._reader = HandshakeReader.resume(state["reader"])
+        side._early = [Content(APPLICATION_DATA, end, base64.b64decode(data)) for end, data in state["early"]]
+        side.early_refused = state["early_refused"]
         side._enter(Epoch.resume(state["epoch"]), side.number)
         return side

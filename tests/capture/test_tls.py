@@ -20,6 +20,7 @@ from tlskit import (
     items,
     make_contexts,
     media_like,
+    openssl_early_data,
     openssl_peers,
     packets,
     read,
@@ -433,3 +434,23 @@ def test_any_bytes_end_without_an_exception(recorded: dict[str, Recorded]) -> No
             for item in sorted([*found.runs[direction], *found.lost[direction]], key=lambda i: i.offset):
                 assert item.offset == at
                 at += len(item.data) if hasattr(item, "data") else item.length
+
+
+@needs_openssl
+def test_early_data(directory: Path) -> None:
+    """What the server took is part of the stream, what it did not take is not; without its secret it is told."""
+    early, later = b"early " * 50, b"later\n"
+    (taken, log, took), (refused, other_log, took_again) = openssl_early_data(directory, early, later)
+    assert took and not took_again
+    for window in (1, 1000):
+        wire = Wire()
+        found, _ = read(items(wire, packets(taken, 200), window=window), wire, log)
+        assert found.data(0) == early + later and not found.noted
+        found, _ = read(items(wire := Wire(), packets(refused, 200), window=window), wire, other_log)
+        assert found.data(0) == later and not found.noted
+    without = b"\n".join(line for line in log.splitlines() if not line.startswith(b"CLIENT_EARLY_TRAFFIC"))
+    found, session = read(items(wire := Wire(), packets(taken, 200)), wire, without)
+    assert found.data(0) == later
+    (lost,) = found.lost[0]
+    assert lost.code is ViolationCode.TLS_RECORD_LOST and abs(lost.length - len(early)) < 20
+    assert [(n.code, "0-RTT" in n.detail) for n in session.end_notes()] == [(ViolationCode.TLS_NO_KEY, True)]
