@@ -50,8 +50,8 @@ class RecordReader:
             data = b"".join((carry, fresh, PADDING))
             size = len(data) - len(PADDING)
             offsets, position = self._walk(data, size)
-            if offsets:
-                block = self._columns(data, np.array(offsets, np.int64))
+            if len(offsets):
+                block = self._columns(data, offsets)
                 self.ended += position
                 if len(block):
                     yield block
@@ -68,10 +68,11 @@ class RecordReader:
                     )
                 return
 
-    def _walk(self, data: bytes, size: int) -> tuple[list[int], int]:
+    def _walk(self, data: bytes, size: int) -> tuple[Ints, int]:
+        """Where the whole records of a window start, and where the next one does. Lengths are judged afterwards, all at
+        once: a false one leads astray, but never back."""
         header_bytes = self._header.record_header_bytes
-        incl_len_at = struct.Struct(self._header.byte_order + "I").unpack_from
-        most = self._limits.pcap_record_bytes
+        incl_len_at = struct.Struct(self._header.byte_order + "8xI").unpack_from
         last = size - header_bytes
         if self._end is not None:
             last = min(last, self._end - self.ended - 1)
@@ -79,21 +80,24 @@ class RecordReader:
         append = offsets.append
         position = 0
         while position <= last:
-            (incl_len,) = incl_len_at(data, position + 8)
-            if incl_len > most:
-                self.problem = Problem(
-                    ViolationCode.CAPTURE_BAD_RECORD,
-                    f"packet {self.records + len(offsets) + 1} claims {incl_len} captured bytes",
-                    "the file is damaged from there on; everything before it was read",
-                    frame=self.records + len(offsets) + 1,
-                )
-                break
-            following = position + header_bytes + incl_len
-            if following > size:
-                break
             append(position)
-            position = following
-        return offsets, position
+            position += header_bytes + incl_len_at(data, position)[0]
+        append(position)
+        starts = np.array(offsets, np.int64)
+        incl_len = np.diff(starts) - header_bytes
+        false = np.flatnonzero(incl_len > self._limits.pcap_record_bytes)
+        if not len(false):
+            whole = len(incl_len) - int(position > size)
+        else:
+            whole = int(false[0])
+            number = self.records + whole + 1
+            self.problem = Problem(
+                ViolationCode.CAPTURE_BAD_RECORD,
+                f"packet {number} claims {incl_len[whole]} captured bytes",
+                "the file is damaged from there on; everything before it was read",
+                frame=number,
+            )
+        return starts[:whole], int(starts[whole])
 
     def _columns(self, data: bytes, offsets: Ints) -> PacketBlock:
         header = self._header

@@ -297,6 +297,7 @@ class _Directions:
         self.flow = flow[starts]
         self.sides = (self.flow & 1).tolist()
         self._data = segments.data
+        self._view = memoryview(segments.data)
         self._length = segments.length[packet]
         self._run = np.cumsum(first) - 1
         total = np.cumsum(self._length)
@@ -365,7 +366,8 @@ class _Directions:
             if high - low == 1:
                 joined = data[self._from[low] : self._to[low]]
             else:
-                joined = b"".join([data[a:b] for a, b in zip(self._from[low:high], self._to[low:high], strict=True)])
+                view = self._view  # whose slices are no copies
+                joined = b"".join([view[a:b] for a, b in zip(self._from[low:high], self._to[low:high], strict=True)])
             begins = stream.next_offset
             offsets = self._offsets[low:high] + begins
             stream.take(joined, int(self._times[high - 1]))
