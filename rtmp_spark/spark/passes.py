@@ -132,6 +132,17 @@ def first_seen(index: pa.Table) -> dict[bytes, int]:
     return found
 
 
+def tunnels(index: pa.Table) -> list[list[int]]:
+    """Groups that must be decoded together: an RTMPT session may use several connections to its server."""
+    servers: dict[bytes, set[int]] = {}
+    for group, flows in zip(index["group"].to_pylist(), index["flows"].to_pylist()):
+        table = load(flows)
+        for key in table.filter(table["tunnel"])["key"].to_pylist():
+            for end in (key[:18], key[18:]):  # the client's end is in no other
+                servers.setdefault(end, set()).add(group)
+    return [sorted(groups) for groups in servers.values() if len(groups) > 1]
+
+
 class Decoder:
     """The second pass over an index: buckets in, a DataFrame of staged parts out."""
 

@@ -229,7 +229,7 @@ class _Ingest:
         plans = split_plans(new)
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
-        buckets = assign(passes.weights(index), _together(index, new), self.cores)
+        buckets = assign(passes.weights(index), passes.tunnels(index), _together(index, new), self.cores)
         self.summary.buckets = buckets.count
         tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
         states: dict[int, list[bytes]] = {}

@@ -127,8 +127,11 @@ class Buckets:
         return frozenset(g for g, bucket in enumerate(self.of_group) if bucket >= 0)
 
 
-def assign(weights: Mapping[int, int], together: Iterable[Sequence[int]], cores: int) -> Buckets:
-    """Groups to buckets, heaviest first into the lightest; `together`: groups that share a whole file."""
+def assign(
+    weights: Mapping[int, int], bound: Iterable[Sequence[int]], together: Iterable[Sequence[int]], cores: int
+) -> Buckets:
+    """Groups to buckets, heaviest first into the lightest. `bound` groups stay together whatever they weigh,
+    `together` (they share a whole file) unless that is too much for one bucket."""
     total = sum(weights.values())
     count = max(1, min(len(weights), max(cores, -(-total // BUCKET_BYTES))))
     most = total // count + 1
@@ -141,9 +144,9 @@ def assign(weights: Mapping[int, int], together: Iterable[Sequence[int]], cores:
         return group
 
     load = dict(weights)
-    for groups in together:
+    for must, groups in (*((True, b) for b in bound), *((False, t) for t in together)):
         roots = sorted({root(g) for g in groups})
-        if len(roots) > 1 and sum(load[r] for r in roots) <= most:
+        if len(roots) > 1 and (must or sum(load[r] for r in roots) <= most):
             for other in roots[1:]:
                 parent[other] = roots[0]
                 load[roots[0]] += load[other]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from rtmp_spark.capture.block import Ints, PacketBlock, Problem
+from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
 from rtmp_spark.capture.files import Capture, open_capture, read_range
 from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.packet import Dissector
@@ -41,8 +42,11 @@ FLOWS = pa.schema(
         pa.field("bytes", pa.int64()),
         pa.field("ts_first_ns", pa.int64()),
         pa.field("ts_last_ns", pa.int64()),
+        pa.field("tunnel", pa.bool_()),  # a request of RTMPT was seen: other connections may carry its session on
     ]
 )
+_POST = b"POST /"
+_REQUEST = re.compile(rb"POST /(open|send|idle|close|fcs)/")
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ class FlowIndex:
         self._with_places = with_places
         self._numbers: dict[bytes, int] = {}
         self._totals: list[list[int]] = []  # packets, bytes, first, last
+        self._tunnels: set[int] = set()
         self._frames: list[Any] = []
         self._offsets: list[Any] = []
         self._flows: list[Any] = []
@@ -148,9 +153,10 @@ class FlowIndex:
             totals[1] += int(bytes_of[i])
             totals[2] = min(totals[2], int(low[i]))
             totals[3] = max(totals[3], int(high[i]))
+        number_of = np.empty(len(flows.order), np.int64)
+        number_of[flows.order] = numbers[flows.group]
+        self._tunnels.update(number_of[_requests(segments)].tolist())
         if self._with_places:
-            number_of = np.empty(len(flows.order), np.int64)
-            number_of[flows.order] = numbers[flows.group]
             self._frames.append(segments.frame)
             self._offsets.append(offsets)
             self._flows.append(number_of)
@@ -167,7 +173,11 @@ class FlowIndex:
             members = np.flatnonzero(group_of == number)
             totals = [self._totals[i] for i in members]
             table = pa.record_batch(
-                [pa.array([keys[i] for i in members], pa.binary(36)), *(pa.array(c, pa.int64()) for c in zip(*totals))],
+                [
+                    pa.array([keys[i] for i in members], pa.binary(36)),
+                    *(pa.array(c, pa.int64()) for c in zip(*totals)),
+                    pa.array([i in self._tunnels for i in members.tolist()]),
+                ],
                 schema=FLOWS,
             )
             packets = None
@@ -176,6 +186,15 @@ class FlowIndex:
                 steps = [np.diff(c[chosen], prepend=0).astype(np.int32) for c in (frames, offsets)]
                 packets = dump(pa.record_batch([pa.array(c) for c in steps], schema=INDEX))
             yield number, dump(table), packets
+
+
+def _requests(segments: Any) -> list[int]:
+    """The segments that begin with a request of RTMPT."""
+    long = np.flatnonzero(segments.length >= len(_POST))
+    if not len(long):
+        return []
+    posts = (rows_at(segments.data, segments.start[long], len(_POST)) == np.frombuffer(_POST, np.uint8)).all(axis=1)
+    return [i for i in long[posts].tolist() if _REQUEST.match(segments.data, int(segments.start[i]))]
 
 
 def group_of_key(key: bytes) -> int:

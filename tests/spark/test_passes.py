@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import rewrite
+from wrappings import Tunnel, said
 
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
@@ -18,9 +21,10 @@ from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
 from rtmp_spark.spark.flow_state import header_of, newest
 from rtmp_spark.spark.ledger import Superseded
+from rtmp_spark.spark.passes import tunnels, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED
-from rtmp_spark.spark.plan import Scanned, cut, judge, number, split_plans
+from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
 from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, group_of_key, load, scan
 
 OPTIONS = Options(redact_key="00" * 32)
@@ -55,15 +59,18 @@ class Tables:
         superseded = [header.superseded() for header, _ in going_on.values()]
         self.resumed += sum(header.has_rows for header, _ in going_on.values())
         made: Rows = {name: [] for name in DECODED}
-        for bucket in range(buckets):
-            groups = frozenset(g for g in range(GROUPS) if g % buckets == bucket)
-            plans = split_plans(scanned)
+        plans = split_plans(scanned)
+        ours = [(g, blob) for split_id, parts in index.items() if split_id in plans for g, blob, _ in parts]
+        table = pa.table({"group": [g for g, _ in ours], "flows": pa.array([blob for _, blob in ours], pa.binary())})
+        assigned = assign(weights(table), tunnels(table), [], buckets)
+        for bucket in range(assigned.count):
+            groups = frozenset(g for g in range(GROUPS) if assigned.of_group[g] == bucket)
             pieces = []
             for split_id, parts in index.items():
-                ours = [(g, packets) for g, _, packets in parts if g in groups]
-                if ours and split_id in plans:
-                    packets_of = [packets for _, packets in ours if packets is not None]
-                    pieces.append(Piece(plans[split_id], [g for g, _ in ours], packets_of))
+                mine = [(g, packets) for g, _, packets in parts if g in groups]
+                if mine and split_id in plans:
+                    packets_of = [packets for _, packets in mine if packets is not None]
+                    pieces.append(Piece(plans[split_id], [g for g, _ in mine], packets_of))
             states = [packed for key, (_, packed) in going_on.items() if group_of_key(key) in groups]
             plans_of = list({p.split.file for p in pieces})
             for blobs, account in decode(pieces, plans_of, groups, OPTIONS, DECODED, states):
@@ -179,3 +186,17 @@ def test_rotated_files_in_any_order(sample_pcaps: Path) -> None:
         apart.ingest([file], 100_000, 2)
     assert difference(expected, apart.rows) == ""
     assert apart.resumed == len(files) - 1
+
+
+def test_a_tunnel_over_several_connections(sample_pcaps: Path, tmp_path: Path) -> None:
+    """One RTMPT session on five TCP connections, which hash to as many groups, beside another session."""
+    spoken = said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    packets = Tunnel(spoken, connections=5).close() + Tunnel(spoken, session_id="OTHER", start_port=60000).close()
+    path = tmp_path / "tunnel.pcap"
+    path.write_bytes(rewrite.pcap(rewrite.build(sorted(packets, key=lambda p: p.ts_ns))))
+    expected = sequential([path])
+    assert len(expected["connections"]) == 6 and len({row["uid"] for row in expected["messages"]}) == 2
+    for split_bytes, buckets in ((1 << 13, 4), (1 << 20, 2)):
+        tables = Tables()
+        tables.ingest([path], split_bytes, buckets)
+        assert difference(expected, tables.rows) == ""
