@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rtmp_spark.capture.findings import CLIENT, SERVER, Finding
+from rtmp_spark.capture.findings import CLIENT, SERVER, Finding, lasting
 from rtmp_spark.capture.session import RESPONSE_LIMIT_US, Session
 from rtmp_spark.codec.errors import ViolationCode
 
@@ -186,6 +186,6 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
             continue
         if ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US:
             continue
-        detail = f"{name} got no answer in {waited / 1e6:.1f} s"
+        detail = f"{name} got no answer in {lasting(waited)}"
         found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))
     return found

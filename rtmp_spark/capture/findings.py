@@ -59,6 +59,13 @@ def plain_entry(code: ViolationCode) -> CatalogueEntry:
     return CatalogueEntry(f"{family}: {rest.replace('_', ' ').lower()}")
 
 
+def lasting(microseconds: int) -> str:
+    """A length of time in words: 43 ms, 9.0 s."""
+    if microseconds < 1000:
+        return "less than 1 ms"
+    return f"{microseconds / 1e6:.1f} s" if microseconds >= 950_000 else f"{microseconds / 1000:.0f} ms"
+
+
 class _Folded:
     """All findings of one kind about one thing."""
 

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from rtmp_spark.capture.conversation import Conversation
+from rtmp_spark.capture.findings import lasting
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
 from rtmp_spark.codec.message import type_name
@@ -300,7 +301,10 @@ class Screen:
             again = row["retransmitted_bytes_c2s"] + row["retransmitted_bytes_s2c"]
             say(f"TCP: {_bytes(lost)} missing, {_bytes(again)} sent again", "", 2)
         for stream in streams:
-            say(_stream_line(stream), _VERDICTS[stream["verdict"]], 2)
+            word = stream["verdict"]
+            say(_stream_line(stream), _VERDICTS["ok"] if word == "ok" else "", 2)
+            if word != "ok":
+                say(f"{word.replace('_', ' ')}: {stream['verdict_text']}", _VERDICTS[word], 4)
         types: Counter[str] = Counter()
         for direction in conversation.directions:
             if direction is not None:
@@ -360,7 +364,8 @@ def _stream_line(row: dict[str, Any]) -> str:
         words.append(f"{row['media_bytes'] * 8 / seconds / 1000:.0f} kb/s")
     if row["attempt_no"] > 1:
         words.append(f"attempt {row['attempt_no']}")
-    words.append(row["verdict"] + (f" ({row['verdict_text']})" if row["verdict_text"] else ""))
+    if row["verdict"] == "ok":
+        words.append("ok")
     return "; ".join(words)
 
 
@@ -387,7 +392,7 @@ def _seconds(start: str, end: str) -> float:
 def _span(start: str, end: str) -> str:
     seconds = _seconds(start, end)
     if seconds < 120:
-        return f"{seconds:.1f} s"
+        return lasting(round(seconds * 1e6))
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 

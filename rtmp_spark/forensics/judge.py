@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Place, Row
-from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold
+from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold, lasting
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
 from rtmp_spark.forensics.declared import absent_tracks, contradictions, declaration
@@ -300,7 +300,7 @@ def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:
     if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
         return []
     words = "published" if span.role == "publish" else "played"
-    detail = f"{words} for {waited / 1e6:.1f} s, and no media came"
+    detail = f"{words} for {lasting(waited)}, and no media came"
     if cut:
         detail += f" before the {ending.closed_by} closed"
     msg_no, frame = measure.asked or (None, None)
