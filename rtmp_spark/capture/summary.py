@@ -46,7 +46,7 @@ def connection_row(conversation: Conversation, settings: Settings, ending: Endin
         session.app and redact.parameters(session.app),
         session.tc_url and redact.text(session.tc_url, session.known_secrets),
         session.flash_ver, session.server_ver, *_software(session.judge), list(names),
-        *conversation.wrapping_facts[1:],
+        *conversation.wrapping_facts[1:5],
     )  # fmt: skip
 
 

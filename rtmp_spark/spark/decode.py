@@ -38,6 +38,8 @@ from .flow_state import (
     STATE_VERSION,
     OpenFlow,
     bases,
+    begins_tunnels,
+    carries_tunnel,
     freeze,
     header_of,
     pack,
@@ -126,11 +128,15 @@ class BucketRecording(Recording):
         items = self._reassembler.feed(segments, number)
         self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
 
-    def resume(self, packed: bytes) -> None:
-        """A connection of an earlier ingest goes on; before its packets are fed."""
-        header, state = header_of(packed), state_of(packed)
+    def resume(self, saved: Iterable[bytes]) -> None:
+        """Connections of an earlier ingest go on; before their packets are fed."""
+        flows = [(header_of(packed), state_of(packed)) for packed in saved]
+        for header, state in sorted(flows, key=lambda flow: not begins_tunnels(flow[1])):  # others join these
+            self._resume(header, state)
+
+    def _resume(self, header: OpenFlow, state: dict[str, Any]) -> None:
         connection = self._reassembler.resume(state["connection"].encode())
-        conversation = restore(state, connection, self.settings)
+        conversation = restore(state, connection, self.settings, self._tunnels)
         if conversation is not None:
             connection.tag = conversation
             self._open[connection.number] = conversation
@@ -158,6 +164,7 @@ class BucketRecording(Recording):
             state = save(connection)
             state["carry"] = [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]
             state["early"] = self._early.get(connection.number, [])
+            header.tunnel = carries_tunnel(state)
             flows.append((connection, header, freeze(state)))
         return flows
 
@@ -236,8 +243,7 @@ def decode(
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON."""
     recording = BucketRecording(options.settings(), tables, files)
-    for packed in states:
-        recording.resume(packed)
+    recording.resume(states)
     parts = Parts(tables)
     ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
     dissector, current = Dissector(), -1

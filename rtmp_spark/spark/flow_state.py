@@ -30,6 +30,7 @@ from .ledger import Superseded
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.connection import Connection
+    from rtmp_spark.capture.rtmpt import Tunnels
     from rtmp_spark.capture.settings import Settings
 
 STATE_VERSION = 1
@@ -63,6 +64,7 @@ class OpenFlow:
     second: int
     tables: tuple[str, ...]  # message tables that hold provisional rows
     files: dict[str, str]  # captures it was in, by number
+    tunnel: bool = False  # carries RTMPT
 
     def superseded(self) -> Superseded:
         tables = ("open_flows", *(CONNECTION_TABLES if self.has_rows else ()), *self.tables)
@@ -99,9 +101,21 @@ def save(connection: Connection) -> dict[str, Any]:
     }
 
 
-def restore(state: dict[str, Any], connection: Connection, settings: Settings) -> Conversation | None:
+def restore(state: dict[str, Any], connection: Connection, settings: Settings, tunnels: Tunnels) -> Conversation | None:
     saved = state["conversation"]
-    return None if saved is None else _restore(saved, connection, settings)
+    return None if saved is None else _restore(saved, connection, settings, tunnels)
+
+
+def carries_tunnel(state: dict[str, Any]) -> bool:
+    wrapping = (state["conversation"] or {}).get("wrapping")
+    return wrapping is not None and wrapping["kind"] in ("rtmpt", "nested")
+
+
+def begins_tunnels(state: dict[str, Any]) -> bool:
+    """Whether a session of RTMPT began on this connection."""
+    wrapping = (state["conversation"] or {}).get("wrapping")
+    inside = wrapping["state"] if wrapping is not None else {}
+    return bool(inside.get("inner", inside).get("sessions"))
 
 
 def bases(conversation: Conversation) -> tuple[tuple[int, int], tuple[int, int], int]:
@@ -134,8 +148,8 @@ def _save(conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def _restore(saved: dict[str, Any], connection: Connection, settings: Settings) -> Conversation:
-    conversation = Conversation(connection, settings)
+def _restore(saved: dict[str, Any], connection: Connection, settings: Settings, tunnels: Tunnels) -> Conversation:
+    conversation = Conversation(connection, settings, tunnels)
     for name in _PLAIN_SLOTS:
         setattr(conversation, name, saved[name])
     conversation.resume_wrapping(saved.get("wrapping"))

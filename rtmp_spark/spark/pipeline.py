@@ -126,6 +126,7 @@ class _Ingest:
         self.summary = Summary(lake)
         self.cores = _cores(spark)
         self.crashed: list[tuple[int, str]] = []
+        self.tunnels: list[bytes] = []  # connections that go on and carry RTMPT
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
     def __call__(
@@ -229,14 +230,15 @@ class _Ingest:
         plans = split_plans(new)
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
-        buckets = assign(passes.weights(index), passes.tunnels(index), _together(index, new), self.cores)
-        self.summary.buckets = buckets.count
         tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
         states: dict[int, list[bytes]] = {}
         if replaces is None:
             states, superseded = self._resumed(writer, index, options.sensor)
         else:
             superseded = replaces.superseded
+        bound = passes.tunnels(index, self.tunnels)
+        buckets = assign(passes.weights(index), bound, _together(index, new), self.cores)
+        self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
         self.tell(Progress("decode", len(new), sum(s.file.size_bytes for s in new)))
         with self._phase("decode"):
@@ -303,6 +305,8 @@ class _Ingest:
                 self.summary.late.append(f"an earlier part of {header.uid}; decode it again with --redo")
                 continue
             states.setdefault(group_of_key(key), []).append(packed)
+            if header.tunnel:
+                self.tunnels.append(key)
             superseded.append(header.superseded())
             self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows

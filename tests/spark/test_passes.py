@@ -62,7 +62,8 @@ class Tables:
         plans = split_plans(scanned)
         ours = [(g, blob) for split_id, parts in index.items() if split_id in plans for g, blob, _ in parts]
         table = pa.table({"group": [g for g, _ in ours], "flows": pa.array([blob for _, blob in ours], pa.binary())})
-        assigned = assign(weights(table), tunnels(table), [], buckets)
+        bound = tunnels(table, [key for key, (header, _) in going_on.items() if header.tunnel])
+        assigned = assign(weights(table), bound, [], buckets)
         for bucket in range(assigned.count):
             groups = frozenset(g for g in range(GROUPS) if assigned.of_group[g] == bucket)
             pieces = []
@@ -200,3 +201,16 @@ def test_a_tunnel_over_several_connections(sample_pcaps: Path, tmp_path: Path) -
         tables = Tables()
         tables.ingest([path], split_bytes, buckets)
         assert difference(expected, tables.rows) == ""
+
+
+def test_a_tunnel_goes_on_in_the_next_ingest(sample_pcaps: Path, tmp_path: Path) -> None:
+    spoken = said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    packets = Tunnel(spoken, connections=3).close()
+    for place in (30, 60, 82):
+        files = [tmp_path / f"{place}_{number}.pcap" for number in range(2)]
+        for file, part in zip(files, (packets[:place], packets[place:])):
+            file.write_bytes(rewrite.pcap(rewrite.build(part)))
+        tables = Tables()
+        for file in files:
+            tables.ingest([file], buckets=2)
+        assert difference(sequential(files), tables.rows) == ""
