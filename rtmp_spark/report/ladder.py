@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtmp_spark.report import text
+from rtmp_spark.report.media import Event
 
 Row = dict[str, Any]
 MOST_STEPS = 240
@@ -47,8 +48,8 @@ class Ladder:
     start: int
 
     @property
-    def times(self) -> list[int]:
-        return [step.ts for step in self.steps]
+    def events(self) -> list[Event]:
+        return [(step.ts, step.direction, -1 if step.msg_no is None else step.msg_no) for step in self.steps]
 
 
 def build(connection: Row, handshake: Row | None, commands: Sequence[Row], controls: Sequence[Row]) -> Ladder:

@@ -24,6 +24,7 @@ COLUMNS = (
     "sample_rate", "channels",
 )  # fmt: skip
 MOST_STREAMS = 4
+Event = tuple[int, str, int]  # something between the media: its time (µs), direction and message
 _WRAPS = ((1 << 24, "2²⁴ ms"), (1 << 31, "2³¹ ms"), (1 << 32, "2³² ms"))
 _FRAME_ROLES = (("key", "key"), ("inter", "inter"), ("disposable", "disposable"), ("generated", "key"))
 _DRAWN_FRAMES = 300  # slices per frame type
@@ -97,17 +98,18 @@ class Media:
         return cls(streams, value["left_out"], [(a, v, b) for a, v, b in value["runs"]])
 
 
-def measure(tags: pa.Table, start: int, events: list[int]) -> Media:
-    """`tags` of one connection in any order; `start` its first packet; `events` the ladder's times, ascending (µs)."""
+def measure(tags: pa.Table, start: int, events: list[Event]) -> Media:
+    """`tags` of one connection in any order; `start` its first packet; `events` the steps of the ladder, in order."""
     if not tags.num_rows:
         return Media(runs=[(0, 0, 0)] * (len(events) + 1))
     tags = tags.take(pa.array(np.lexsort([_integers(tags[name]) for name in ("part_no", "msg_no")])))
     columns = {name: tags[name] for name in tags.column_names}
     ts = _integers(columns["ts"])
     order = np.argsort(ts, kind="stable")
-    runs = _runs(ts[order], _flags(columns["kind"], "video")[order], _integers(columns["size"])[order], events)
     streams: dict[tuple[str, int], Numbers] = {}
     direction, stream_id = _strings(columns["direction"]), _integers(columns["stream_id"])
+    cuts = _cuts(ts[order], direction[order], _integers(columns["msg_no"])[order], events)
+    runs = _runs(_flags(columns["kind"], "video")[order], _integers(columns["size"])[order], cuts)
     for way in ("c2s", "s2c"):
         for number in np.unique(stream_id[direction == way]).tolist():
             streams[way, number] = np.flatnonzero((direction == way) & (stream_id == number))
@@ -116,8 +118,18 @@ def measure(tags: pa.Table, start: int, events: list[int]) -> Media:
     return Media(found, max(len(largest) - MOST_STREAMS, 0), runs)
 
 
-def _runs(ts: Numbers, video: Numbers, size: Numbers, events: list[int]) -> list[tuple[int, int, int]]:
-    cuts = [0, *np.searchsorted(ts, np.asarray(events, np.int64), "left").tolist(), len(ts)]
+def _cuts(ts: Numbers, direction: Numbers, msg_no: Numbers, events: list[Event]) -> list[int]:
+    """How much media came before each event: by time, and within one packet by the order of its messages."""
+    times = np.asarray([event[0] for event in events], np.int64)
+    low, high = np.searchsorted(ts, times, "left").tolist(), np.searchsorted(ts, times, "right").tolist()
+    cuts = [0]
+    for (_, way, number), a, b in zip(events, low, high):
+        before = int(((direction[a:b] == way) & (msg_no[a:b] < number)).sum())
+        cuts.append(max(a + before, cuts[-1]))
+    return [*cuts, len(ts)]
+
+
+def _runs(video: Numbers, size: Numbers, cuts: list[int]) -> list[tuple[int, int, int]]:
     return [
         (int(b - a - video[a:b].sum()), int(video[a:b].sum()), int(size[a:b].sum())) for a, b in pairwise(cuts)
     ]

@@ -70,7 +70,7 @@ class Session:
 
     @cached_property
     def media(self) -> Media:
-        found = self.tables.media(self.uid, self.start, self.ladder.times)
+        found = self.tables.media(self.uid, self.start, self.ladder.events)
         return found if found is not None else Media()
 
     @property

@@ -35,7 +35,7 @@ class Tables(Protocol):
 
     def rows(self, table: str, uid: str | None = None) -> list[Row]: ...
 
-    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None: ...
+    def media(self, uid: str, start: int, events: list[media.Event]) -> media.Media | None: ...
 
     def message_counts(self, uid: str) -> list[Row]: ...
 
@@ -63,7 +63,7 @@ class ArrowTables:
     def rows(self, table: str, uid: str | None = None) -> list[Row]:
         return plain_rows(self.arrow(table, uid))
 
-    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None:
+    def media(self, uid: str, start: int, events: list[media.Event]) -> media.Media | None:
         return media.measure(self.arrow("media_tags", uid), start, events)
 
     def message_counts(self, uid: str) -> list[Row]:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.report import media
+from rtmp_spark.report.media import Event
 from rtmp_spark.report.session import Session
 from rtmp_spark.report.source import by_uid, counts_in_order, plain_rows
 from rtmp_spark.report.view import ConnectionView
@@ -60,7 +61,7 @@ class LakeTables:
         start, stop = places.get(uid, (0, 0))
         return plain_rows(rows.slice(start, stop - start))
 
-    def media(self, uid: str, start: int, events: list[int]) -> media.Media | None:
+    def media(self, uid: str, start: int, events: list[Event]) -> media.Media | None:
         if uid not in self._media:
             self._measure({uid: (start, events)})
         return self._media.get(uid)
@@ -96,7 +97,7 @@ class LakeTables:
             chosen = set(wanted)
             captures = self.rows("captures")
             sessions = [Session(self, row, captures) for row in self.rows("connections") if row["uid"] in chosen]
-            self._measure({session.uid: (session.start, session.ladder.times) for session in sessions})
+            self._measure({session.uid: (session.start, session.ladder.events) for session in sessions})
 
     def _fetch_whole(self, table: str) -> list[Row]:
         frame = self._lake.table(table)
@@ -110,7 +111,7 @@ class LakeTables:
         with ThreadPoolExecutor(len(tables)) as pool:
             return list(pool.map(fetch, tables))
 
-    def _measure(self, wanted: dict[str, tuple[int, list[int]]]) -> None:
+    def _measure(self, wanted: dict[str, tuple[int, list[Event]]]) -> None:
         def measure(tags: pa.Table) -> pa.Table:
             uid = tags["uid"][0].as_py()
             return pa.table({"uid": [uid], "dumped": [media.measure(tags, *wanted[uid]).dump()]})

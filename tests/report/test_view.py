@@ -143,3 +143,12 @@ def test_a_connection_shorter_than_a_second_is_drawn_to_its_end(sample_pcaps: Pa
         row = view._session.connection
         way = "c2s" if "client → server" in view._session.flow_control[0].title else "s2c"
         assert sent.y[-1] == row[f"delivered_bytes_{way}"]
+
+
+def test_media_in_the_packet_of_a_goodbye_comes_before_it(sample_pcaps: Path) -> None:
+    """The encoder's last frames and its FCUnpublish stand in one packet, by tshark number 521, in this order."""
+    name = "p1950_enhanced_multitrack_audio_libav62_nms.pcap"
+    lines = str(read_captures(sample_pcaps / name).connections[0].ladder()).splitlines()
+    media = [i for i, line in enumerate(lines) if "video" in line and "audio messages" in line]
+    goodbye = next(i for i, line in enumerate(lines) if "FCUnpublish" in line)
+    assert media == [goodbye - 1]
