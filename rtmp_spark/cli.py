@@ -9,6 +9,7 @@ Exit codes: 0 fine; 1 findings (`check` only); 2 usage; 3 environment; 4 a file 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -26,6 +27,7 @@ USAGE, ENVIRONMENT, FILE_FAILED = 2, 3, 4
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 128 + signal.SIGPIPE
 PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # name -> (one line of help, examples); in the order in which people meet them.
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -202,6 +204,9 @@ def _explanation(error: Exception) -> tuple[str, str, int]:
         return error.detail, error.hint, FILE_FAILED
     if isinstance(error, PATH_ERRORS) and error.filename:
         return f"{error.filename}: {(error.strerror or 'cannot be read').lower()}.", "Check the path.", USAGE
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        what = error.filename or "What was to be written"
+        return f"{what}: {os.strerror(error.errno).lower()}.", "Make room, or write to another place.", ENVIRONMENT
     if isinstance(error, ModuleNotFoundError):
         return f"The Python package {error.name} is missing.", "`rtmp-spark doctor` says what to install.", ENVIRONMENT
     if isinstance(error, RtmpSparkError):

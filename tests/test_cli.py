@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.metadata
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 from rtmp_spark import __version__, cli
 from rtmp_spark.codec.errors import CaptureError, EncodeError, UserError, ViolationCode
 from rtmp_spark.commands import doctor
+from rtmp_spark.commands.output_file import whole_file
 
 COMMANDS = Path(cli.__file__).parent / "commands"
 
@@ -187,3 +190,34 @@ def test_a_terminal_without_the_letters_gets_something_else(arguments: tuple[str
         assert all(json.loads(line) for line in result.stdout.decode("utf-8").splitlines())
     else:
         assert result.stdout.isascii()
+
+
+@pytest.mark.parametrize("words", [("extract", "-o"), ("slice", "-o"), ("report", "-o"), ("check", "--junit")])
+def test_no_command_writes_over_what_it_reads(words: tuple[str, str], sample_pcaps: Path, tmp_path: Path) -> None:
+    capture = tmp_path / "trace.pcap"
+    shutil.copy(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap", capture)
+    before = capture.read_bytes()
+    done = rtmp_spark(words[0], str(capture), words[1], str(capture))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"rtmp-spark: {capture} is one of the captures to read.")
+    assert capture.read_bytes() == before and list(tmp_path.iterdir()) == [capture]
+
+
+@pytest.mark.parametrize("words", [("extract", "-o"), ("slice", "-o"), ("report", "-o"), ("check", "--junit")])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_one_sentence(words: tuple[str, str], sample_pcaps: Path) -> None:
+    capture = sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"
+    done = rtmp_spark(words[0], str(capture), words[1], "/dev/full")
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "rtmp-spark: /dev/full: no space left on device. Make room, or write to another place."
+    )
+
+
+def test_half_a_file_is_none(tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("the page of yesterday")
+    with pytest.raises(OSError), whole_file(target) as file:
+        file.write(b"the page of to")
+        raise OSError(errno.ENOSPC, "no space")
+    assert target.read_text() == "the page of yesterday" and list(tmp_path.iterdir()) == [target]

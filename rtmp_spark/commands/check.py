@@ -74,7 +74,9 @@ def check_vectors(directory: str, decoder: str | None) -> int:
 
 def check_findings(args: argparse.Namespace) -> int:
     from rtmp_spark.commands import check_output
+    from rtmp_spark.commands.output_file import output_path, whole_file
 
+    junit = output_path(args.junit, args.paths) if args.junit else None
     ignored = _codes(args.ignore)
     known = _baseline(args.baseline)
     findings, connections, code = _of_lake(args) if args.lake else _of_captures(args)
@@ -92,11 +94,9 @@ def check_findings(args: argparse.Namespace) -> int:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
     else:
         check_output.show(kept, connections, sys.stdout)
-    if args.junit:
-        try:
-            Path(args.junit).write_text(check_output.junit(failed, connections), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{args.junit} cannot be written: {error.strerror}.", "Choose another place.") from None
+    if junit is not None:
+        with whole_file(junit) as file:
+            file.write(check_output.junit(failed, connections).encode("utf-8", "replace"))
     if code:
         return code
     return FINDINGS_FAIL if failed else 0

@@ -23,6 +23,7 @@ from rtmp_spark.codec.command import parse_command, without_set_data_frame
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, parse_aggregate
+from rtmp_spark.commands.output_file import output_path, whole_file
 from rtmp_spark.commands.recording_options import (
     NO_RTMP,
     add_filter_arguments,
@@ -77,7 +78,7 @@ class FlvTrack:
         self._buffer.clear()
 
     def write_to(self, target: Path) -> None:
-        with target.open("wb") as out:
+        with whole_file(target) as out:
             out.write(flv.header(self.audio, self.video))
             with self.path.open("rb") as tags:
                 shutil.copyfileobj(tags, out)
@@ -162,13 +163,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     paths = check_paths(args.paths)
     settings = make_settings(args)
-    target = Path(args.output)
-    into_directory = args.output.endswith("/") or target.is_dir()
-    place = target if into_directory else target.parent
+    into_directory = args.output.endswith("/") or Path(args.output).is_dir()
+    target = Path(args.output) if into_directory else output_path(args.output, paths)
     if into_directory:
         target.mkdir(parents=True, exist_ok=True)
-    elif not place.is_dir():
-        raise UserError(f"The directory {place} does not exist.", "Make it first, or end the name with /.")
     with tempfile.TemporaryDirectory(prefix="rtmp-spark-") as scratch:
         extraction = Extraction(Path(scratch), settings)
         recording = Recording(paths, settings, ("connections",))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.output_file import output_path, whole_file
 from rtmp_spark.commands.recording_options import (
     NO_RTMP,
     add_filter_arguments,
@@ -28,13 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    target = Path(args.output)
-    if not target.parent.is_dir():
-        raise UserError(f"The directory {target.parent} does not exist.", "Make it first.")
-    if target.is_dir():
-        raise UserError(f"{target} is a directory.", "Name the file to write: -o report.html")
     if bool(args.paths) == (args.lake is not None):
         raise UserError("A report is about captures or about a lake.", "Give files, or --lake DIR.")
+    target = output_path(args.output, args.paths)
     return _from_lake(args, target) if args.lake is not None else _from_captures(args, target)
 
 
@@ -44,8 +40,6 @@ def _from_captures(args: argparse.Namespace, target: Path) -> int:
     from rtmp_spark.report.source import DRAWN_COLUMNS, CaptureTables
 
     paths = check_paths(args.paths)
-    if any(path != "-" and target.exists() and target.samefile(path) for path in paths):
-        raise UserError(f"{target} is one of the captures to read.", "Choose another name for the page.")
     progress = progress_for(paths, args.quiet)
     tables = CaptureTables(paths, make_settings(args), columns=DRAWN_COLUMNS, progress=progress)
     progress.done()
@@ -80,14 +74,8 @@ def _from_lake(args: argparse.Namespace, target: Path) -> int:
 
 
 def _write(target: Path, parts: Iterator[str]) -> None:
-    """Whole or not at all: a page that was cut would look like one that found nothing."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with beside.open("w", encoding="utf-8", errors="replace") as file:
-            file.writelines(parts)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole_file(target) as file:
+        file.writelines(part.encode("utf-8", "replace") for part in parts)
 
 
 def _command(args: argparse.Namespace) -> str:

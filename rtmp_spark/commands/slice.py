@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rtmp_spark import __version__
@@ -21,6 +20,7 @@ from rtmp_spark.capture.packet import Dissector, Segments
 from rtmp_spark.capture.pcapng_writer import PcapngWriter
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import CaptureError, UserError
+from rtmp_spark.commands.output_file import output_path, whole_file
 from rtmp_spark.commands.recording_options import (
     add_filter_arguments,
     add_path_argument,
@@ -44,11 +44,7 @@ def run(args: argparse.Namespace) -> int:
     paths = check_paths(args.paths)
     if "-" in paths:
         raise UserError("A slice reads its captures twice, and standard input comes once.", "Save it to a file first.")
-    target = Path(args.output)
-    if not target.parent.is_dir():
-        raise UserError(f"The directory {target.parent} does not exist.", "Make it first.")
-    if any(target.exists() and target.samefile(path) for path in paths):
-        raise UserError(f"{target} is one of the captures to read.", "Choose another name for the slice.")
+    target = output_path(args.output, paths)
     found: list[Conversation] = []
     settings = make_settings(args)
     settings.closed = found.append
@@ -77,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         secrets = b"".join(settings.keylog.lines_for(one) for one in randoms)
         if not secrets:
             raise UserError("There are no TLS secrets of this connection to put into the slice.", "Give --keylog FILE.")
-    with target.open("wb") as file:
+    with whole_file(target) as file:
         writer = PcapngWriter(file, f"rtmp-spark {__version__}", [f"connection {found[0].uid}", *general])
         if secrets:
             writer.write_secrets(SECRETS_TYPE_TLS, secrets)
