@@ -13,12 +13,14 @@ _WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code", nargs="?", metavar="CODE", help="a rule id, as in findings.rule_id; without it: all")
+    parser.add_argument(
+        "code", nargs="?", metavar="CODE", help="a rule id, as in findings.rule_id, or a close_cause; without it: all"
+    )
     parser.add_argument("--json", action="store_true", help="as one JSON object, or one a line")
 
 
 def run(args: argparse.Namespace) -> int:
-    from rtmp_spark.forensics.catalogue import CATALOGUE
+    from rtmp_spark.forensics.catalogue import CATALOGUE, with_cause
 
     if args.code is None:
         for code, entry in CATALOGUE.items():
@@ -27,6 +29,9 @@ def run(args: argparse.Namespace) -> int:
             )
         return 0
     name = args.code.upper().replace("-", "_")
+    caused = with_cause(name.lower())
+    if caused is not None:
+        name = caused.value
     if name not in ViolationCode.__members__:
         near = get_close_matches(name, ViolationCode.__members__, 3, 0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else "`rtmp-spark explain` lists all of them."
@@ -48,6 +53,7 @@ def _fields(code: ViolationCode) -> dict[str, object]:
         "when": entry.when,
         "why": entry.why,
         "remedy": entry.remedy,
+        "causes": [cause._asdict() for cause in entry.causes] or None,
         "cases": entry.cases or None,
         "wireshark": entry.wireshark or None,
         "reproduce": reproduce(code),
@@ -55,6 +61,8 @@ def _fields(code: ViolationCode) -> dict[str, object]:
 
 
 def _text(code: ViolationCode) -> str:
+    from rtmp_spark.forensics.catalogue import CATALOGUE
+
     known = _fields(code)
     severities = known["severities"]
     assert isinstance(severities, list)
@@ -71,6 +79,17 @@ def _text(code: ViolationCode) -> str:
     )
     lines = [head]
     for title, field in parts:
-        if known[field]:
+        if field == "cases":
+            lines += [_cause(*cause) for cause in CATALOGUE[code].causes]
+        if known[field] and not (field == "remedy" and known["causes"]):
             lines.append(fill(f"{title}: {known[field]}", _WIDTH, subsequent_indent="    "))
     return "\n\n".join(lines)
+
+
+def _cause(name: str, meaning: str, remedy: str) -> str:
+    return "\n".join(
+        [
+            fill(f"Cause {name}: {meaning}", _WIDTH, subsequent_indent="    "),
+            fill(f"    What to do: {remedy}", _WIDTH, subsequent_indent="    "),
+        ]
+    )

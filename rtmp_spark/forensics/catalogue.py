@@ -38,6 +38,11 @@ def entry(code: ViolationCode) -> CatalogueEntry:
     return CatalogueEntry(found.title, found.clause, None if found.remedy == "None needed." else found.remedy)
 
 
+def with_cause(word: str) -> ViolationCode | None:
+    """The finding that may give this word as its cause."""
+    return next((code for code, found in CATALOGUE.items() if any(word == one.name for one in found.causes)), None)
+
+
 def severities(code: ViolationCode) -> tuple[Severity, ...]:
     """The usual one first."""
     return (code.severity, *(Severity(word) for word in CATALOGUE[code].also))
@@ -77,6 +82,9 @@ def _section(code: ViolationCode, found: Entry) -> list[str]:
     lines += ["", f"When: {found.when}", "", f"Why it matters: {found.why}"]
     if found.remedy != "None needed.":
         lines += ["", f"What to do: {found.remedy}"]
+    if found.causes:
+        lines += ["", "| cause | what happened | what to do |", "|---|---|---|"]
+        lines += [f"| `{cause.name}` | {cause.meaning} | {cause.remedy} |" for cause in found.causes]
     if found.cases:
         lines += ["", f"Seen: {found.cases}"]
     if found.wireshark:

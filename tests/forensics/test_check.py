@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from rtmp_relay.laboratory import record_fault
 from rtmp_spark.cli import main
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.commands.check_output import junit
+from rtmp_spark.schema import TABLES
 
 CLEAN = str(SAMPLES / "ffmpeg_publish_h264_aac.pcap")
 DENIED = str(SAMPLES / "denied_and_unknown_app.pcap")
@@ -142,3 +144,16 @@ def test_explain_helps_with_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == len(ViolationCode)
     assert main(["explain", "TCP_GAP", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["severities"] == ["warning"]
+
+
+def test_explain_leads_from_every_close_cause_to_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    column = next(column for column in TABLES["connections"].columns if column.name == "close_cause")
+    causes = re.findall(r"[a-z_]{5,}", column.comment)
+    assert len(causes) == 8
+    for cause in causes:
+        assert main(["explain", cause]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("SESSION_END: ")
+        assert re.search(rf"^Cause {cause}: \w.*?What to do: \w", out, re.MULTILINE | re.DOTALL), cause
+    assert main(["explain", "SESSION_END", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["causes"]] == causes

@@ -12,6 +12,14 @@ AMF0 = "AMF 0"
 PUBLISH, RELAY = "publish", "relay"
 
 
+class Cause(NamedTuple):
+    """A word that a finding may give as its cause."""
+
+    name: str
+    meaning: str
+    remedy: str
+
+
 class Entry(NamedTuple):
     """`also` names the other severities that the rule gives in some cases (see `when`)."""
 
@@ -25,3 +33,4 @@ class Entry(NamedTuple):
     wireshark: str = ""  # a display filter that leads there
     generator: str = ""  # the command that can break this rule on purpose
     also: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()

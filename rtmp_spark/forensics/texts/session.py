@@ -2,7 +2,53 @@
 
 from __future__ import annotations
 
-from rtmp_spark.forensics.texts.entry import PUBLISH, SPEC, Entry
+from rtmp_spark.forensics.texts.entry import PUBLISH, SPEC, Cause, Entry
+
+# The words of connections.close_cause.
+CLOSE_CAUSES = (
+    Cause(
+        "teardown",
+        "A side said goodbye (deleteStream, FCUnpublish, Stream EOF, Play.Stop) and then closed.",
+        "Nothing: this is how it should end.",
+    ),
+    Cause(
+        "refused",
+        "The server said no, or closed at once after a request without a word.",
+        "Read CMD_REFUSED or SESSION_BAD_NAME beside it, else the server's log; check application, stream key and "
+        "address.",
+    ),
+    Cause(
+        "idle_timeout",
+        "The sender of media was silent for 5 s or more, and the other side closed.",
+        "Find out why it fell silent: its source, its machine, the path to it. Raise the timeout only if it may rest.",
+    ),
+    Cause(
+        "peer_vanished",
+        "In the middle of a stream the client closed, or a side reset the connection, without a goodbye: a program "
+        "that was killed or crashed, a machine or a line that went away.",
+        "Look at the log of the side that closed, at that time; for a reset also at firewalls and proxies between.",
+    ),
+    Cause(
+        "ack_stall",
+        "The sender had used up its window, got no Acknowledgement, and stopped; then the connection closed.",
+        "Mend the receiver: it must acknowledge each window. FLOW_ACK_STARVED has the numbers.",
+    ),
+    Cause(
+        "protocol_error",
+        "A side closed after the other one had sent what breaks the protocol.",
+        "Mend the sender: the errors found before the end say what was wrong.",
+    ),
+    Cause(
+        "capture_ended",
+        "The connection was still open when the recording ended.",
+        "Record longer, or add the next file, to see the end.",
+    ),
+    Cause(
+        "unknown",
+        "It was closed without a goodbye, and nothing in the recording tells why.",
+        "Look at the log of the side that closed; with bytes missing, record again without losses.",
+    ),
+)
 
 ENTRIES = (
     Entry(
@@ -85,6 +131,7 @@ ENTRIES = (
         "The first thing one wants to know about a stream that stopped.",
         "None needed.",
         wireshark="tcp.flags.fin == 1 || tcp.flags.reset == 1",
+        causes=CLOSE_CAUSES,
     ),
     Entry(
         "SESSION_PERIODIC",
