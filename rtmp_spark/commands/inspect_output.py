@@ -6,7 +6,6 @@ Every string from the wire is shown without control characters; nothing here dec
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from bisect import insort
@@ -14,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from rtmp_spark.codec.message import type_name
 SCREEN_TABLES = ("captures", "connections", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _CELL_CHARS = 48
+_LONGEST_LINE = 2000  # whatever a peer calls itself
 
 
 # -- values -----------------------------------------------------------------------------------------------------
@@ -211,12 +212,14 @@ class Screen:
         from rich.console import Console
         from rich.text import Text
 
-        width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
-        console = Console(width=width, highlight=False, soft_wrap=False)
+        console = Console(highlight=False, soft_wrap=True)
+        width = console.width if sys.stdout.isatty() else _LONGEST_LINE
 
         def say(text: str, style: str = "", indent: int = 0) -> None:
-            line = Text(" " * indent + harmless(text), style=style)
-            console.print(line, overflow="ellipsis", no_wrap=True)
+            line = " " * indent + harmless(text)[:_LONGEST_LINE]
+            further = " " * (len(line) - len(line.lstrip()) + 4)
+            for part in wrap(line, width, subsequent_indent=further, replace_whitespace=False, break_on_hyphens=False):
+                console.print(Text(part, style=style))
 
         shown = {uid: self._kept[uid] for _, uid in self._first if uid in self._kept}
         findings = self._rows("findings", {None, *shown})
