@@ -46,6 +46,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
+_NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 
 def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> tuple[dict[int, About], pa.Table]:
@@ -69,20 +70,23 @@ def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int)
 
 
 def is_workers_fault(error: BaseException) -> bool:
-    """A Python worker died or raised over what it was given; not: no package there, no room, no cluster."""
+    """A Python worker died or raised over what it was given; not: no package there, no room, no cluster, Ctrl-C."""
     text = str(error)
-    if any(word in text for word in ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM")):
+    if any(word in text for word in _NOT_THE_WORKERS):
         return False
     return any(word in text for word in ("Python worker exited", "PYTHON_EXCEPTION", "Traceback (most recent call"))
 
 
 def reason(error: BaseException) -> str:
-    """The last line of a Python traceback inside, else the first of the message."""
+    """The last line of a Python traceback inside, else Java's last cause, else the first of the message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if any("Python worker exited" in line for line in lines):
         return "the Python worker died"
     raised = [x for x in lines if re.match(r"[A-Za-z_.]*(Error|Exception|Interrupt)\b", x)]
-    return ((raised or lines or [type(error).__name__])[-1 if raised else 0])[:300]
+    causes = [found[1] for x in lines if (found := re.match(r"(?:Caused by)?: (?:[\w.$]+: )?(\S.*)", x))]
+    if not raised and causes and lines[0].startswith("An error occurred while calling"):
+        raised = causes
+    return ((raised or lines or [type(error).__name__])[-1 if raised else 0])[:300].rstrip(".")
 
 
 def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> pa.Table:

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -142,22 +142,20 @@ class _Ingest:
         self.summary.files, self.summary.bytes = len(files), sum(f.size_bytes for f in files)
         if dry_run:
             return self._dry_run(files, options.sensor, verify or again)
-        with self._phase("open"):
-            opened = open_writer(self.spark, self.path, wait_seconds=wait_seconds)
-            writer = opened.__enter__()
+        writer: Writer | None = None
         try:
-            key = None if keep_secrets else writer.lake.redact_key.hex()
-            self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
-        except BaseException as error:
-            opened.__exit__(type(error), error, error.__traceback__)
-            if isinstance(error, (PySparkException, OSError)) or type(error).__module__.startswith("py4j"):
-                landed = (
-                    "all of it landed, but old rows are still there" if writer.committed else "nothing of it landed"
-                )
-                sentence = f"The ingest stopped and {landed}: {passes.reason(error)}."
-                raise UserError(sentence, "Mend that and run it again; the rest is done then.", 3) from error
-            raise
-        opened.__exit__(None, None, None)
+            with ExitStack() as stack:
+                with self._phase("open"):
+                    writer = stack.enter_context(open_writer(self.spark, self.path, wait_seconds=wait_seconds))
+                key = None if keep_secrets else writer.lake.redact_key.hex()
+                self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
+        except Exception as error:
+            if not isinstance(error, (PySparkException, OSError)) and not type(error).__module__.startswith("py4j"):
+                raise
+            done = writer is not None and writer.committed
+            landed = "all of it landed, but old rows are still there" if done else "nothing of it landed"
+            sentence = f"The ingest stopped and {landed}: {passes.reason(error)}."
+            raise UserError(sentence, "Mend that and run it again; the rest is done then.", 3) from error
         return self.summary
 
     def _dry_run(self, files: list[CaptureFile], sensor: str, verify: bool) -> Summary:

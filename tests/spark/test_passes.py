@@ -21,7 +21,7 @@ from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
 from rtmp_spark.spark.flow_state import header_of, newest
 from rtmp_spark.spark.ledger import Superseded
-from rtmp_spark.spark.passes import tunnels, weights
+from rtmp_spark.spark.passes import reason, tunnels, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
@@ -214,3 +214,14 @@ def test_a_tunnel_goes_on_in_the_next_ingest(sample_pcaps: Path, tmp_path: Path)
         for file in files:
             tables.ingest([file], buckets=2)
         assert difference(sequential(files), tables.rows) == ""
+
+
+def test_the_reason_is_what_a_person_can_mend() -> None:
+    said_by_java = (
+        "An error occurred while calling o2576.save.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Failed.\n"
+        "\tat org.apache.spark.X.y(X.scala:1)\nCaused by: java.io.IOException: No space left on device\n\t... 9 more\n"
+    )
+    assert reason(RuntimeError(said_by_java)) == "No space left on device"
+    assert reason(RuntimeError("Table is gone.\nmore")) == "Table is gone"
+    assert reason(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+    assert reason(RuntimeError("Traceback (most recent call last):\n  x\nValueError: odd\n")) == "ValueError: odd"
