@@ -282,7 +282,7 @@ _STREAMS = (
     Column("av_drift_ms_per_min", F64, "how fast audio and video part"),
     Column("startup_ms", F64, "connect to the first media"),
     Column("first_is_key", BOOL, "the first picture is a key frame"),
-    Column("stalls", I64, "times without a coded frame for 1 s"),
+    Column("stalls", I64, "times without a coded frame for 1 s, or without one of a track for 2 s"),
     Column("stall_ms", F64, "time in stalls"),
     Column("gaps", I64, "holes in the recording inside the stream"),
     _must("verdict", TEXT, "ok, degraded, failed, no_media or unknown"),

@@ -23,7 +23,7 @@ from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.prediction import extension_break
 from rtmp_spark.schema import column_names
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 _INTERVALS = column_names("intervals")
 _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
 _MOST_TROUBLED = 100_000
@@ -31,7 +31,8 @@ _NO_MEDIA_US = 1_000_000
 _STOPPED_US = 1_000_000
 _ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "seek"})
-_WATCHED = _STREAM_COMMANDS | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
+_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may do without one of them
+_WATCHED = _STREAM_COMMANDS | _CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
 # What the same fault would be told as once more.
 _EXPLAINS = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
@@ -147,6 +148,9 @@ class Judge:
                     measure.asked = [fact.msg_no, fact.frame]
                 elif measure.direction == "s2c":
                     measure.suspend()
+        elif direction == "c2s" and name in _CHOICES:
+            for measure in self._measures("s2c", fact.stream_id):
+                measure.interrupt()
         elif direction == "s2c" and name == "onStatus":
             for measure in self._measures("s2c", fact.stream_id):
                 measure.go_on()
@@ -237,6 +241,8 @@ class Judge:
         found += contradictions(measure) + absent_tracks(measure)
         found += not_negotiated(measure, self.exchange.offered)
         way = measure.direction
+        measure.end()
+        found += measure.stalls.track_findings(way, measure.stream_id, measure.author)
         found += measure.stalls.findings(way, measure.stream_id, self._troubled.get(way, ()), self.flow.waits(way))
         if heard and span.answered and not span.refused and not span.audio + span.video:
             found += _no_media(span, measure, ending)

@@ -34,7 +34,7 @@ from rtmp_spark.forensics.media_row import (
     TS,
     WIDTH,
 )
-from rtmp_spark.forensics.stalls import STALL_US, Stall, Stalls
+from rtmp_spark.forensics.stalls import STALL_US, TRACK_STALL_US, Stall, Stalls, TrackStall
 from rtmp_spark.forensics.track import Track
 
 _JUMP_MS = 1000
@@ -43,6 +43,8 @@ _WRAP_STEP_MS = 60_000
 _GOP_INFO_MS, _GOP_WARNING_MS = 4000, 10_000
 _MOST_TRACKS = 64
 _MOST_EXCUSED = 256
+_MOST_PAUSES = 16
+_MAY_PAUSE = ("speex", "Opus", "nellymoser")  # sound that is not sent in silence
 _BOUNDARIES = ((24, "2^24 ms (4 h 39 min)"), (31, "2^31 ms (24.8 days)"), (32, "2^32 ms (49.7 days)"))
 
 
@@ -50,7 +52,7 @@ class StreamMeasure:
     """`start_known`: the recording shows how the stream began; `recorded`: the server said it plays a file."""
 
     __slots__ = (
-        "_crossed", "_excused", "_last_ts", "_suspended", "_zero", "asked", "declared", "direction", "drift",
+        "_crossed", "_excused", "_last_ts", "_pauses", "_suspended", "_zero", "asked", "declared", "direction", "drift",
         "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known",
         "stream_id", "tracks",
     )  # fmt: skip
@@ -72,6 +74,7 @@ class StreamMeasure:
         self.origin: tuple[int, int] | None = None  # time and dts of the frame that delivery is measured from
         self.found: list[Finding] = []
         self._last_ts: int | None = None  # of the coded frame before, whatever its track
+        self._pauses: list[list[int]] = []  # the last times in which no track had a frame: from, to
         self._suspended = False
         self._crossed: list[int] = []
         self._excused: list[int] = []  # messages whose times mean nothing
@@ -134,6 +137,8 @@ class StreamMeasure:
                 if row[IS_CONFIG]:
                     track.configs += 1
                     track.codec = row[CODEC] or track.codec
+                elif row[PACKET_TYPE] == "end":
+                    track.over_ts = row[TS]
                 continue
             size, ts, dts = row[SIZE], row[TS], row[DTS]
             track.frames += 1
@@ -185,12 +190,16 @@ class StreamMeasure:
             last = self._last_ts
             if last is not None:
                 if ts - last >= STALL_US:
+                    self._pauses = [*self._pauses[1 - _MOST_PAUSES :], [last, ts]]
                     self._maybe_stall(track, last, row, known_at[index])
+                elif before is not None and ts - track.ts >= TRACK_STALL_US:
+                    self._maybe_track_stall(track, row, known_at[index])
                 elif self.stalls.watching:
                     self.stalls.follow(ts, dts)
             if row[IS_KEY]:
                 self._key(track, row, known_at[index])
             track.dts, track.ts = dts, ts
+            track.last = row[MSG_NO], row[FRAME], known_at[index]
             self._last_ts = ts
 
     def _begin(self, track: Track, row: Row) -> None:
@@ -260,6 +269,34 @@ class StreamMeasure:
         before = track.dts if track.dts is not None else dts
         self.stalls.begin(Stall(last, ts, dts - before, dts, row[MSG_NO], _place(row, at)))
 
+    def _track_quiet_us(self, track: Track, until: int) -> int:
+        """How long a track of even rhythm has been silent while others were not; 0: not long enough to matter."""
+        step = track.even_step_ms()
+        if step is None or track is not self._zero.get(track.kind) or (track.codec or "").startswith(_MAY_PAUSE):
+            return 0
+        if 0 <= track.over_ts - track.ts < TRACK_STALL_US:
+            return 0
+        since = track.ts
+        alone = until - since - sum(max(min(end, until) - max(begin, since), 0) for begin, end in self._pauses)
+        return alone if alone >= max(TRACK_STALL_US, 10_000 * step) else 0
+
+    def _maybe_track_stall(self, track: Track, row: Row, at: int) -> None:
+        length = self._track_quiet_us(track, row[TS])
+        if length:
+            self.stalls.begin_track(TrackStall(track.kind, length, False, row[TS], row[MSG_NO], _place(row, at)))
+
+    def end(self) -> None:
+        """No frame will come any more: whether one track ended long before the other."""
+        video, audio = self._zero.get("video"), self._zero.get("audio")
+        if video is None or audio is None or video.dts is None or audio.dts is None or self.recorded:
+            return
+        first, last = (video, audio) if video.ts < audio.ts else (audio, video)
+        length = self._track_quiet_us(first, last.ts)
+        if length and (last.dts or 0) - (first.dts or 0) >= length // 2000:
+            msg_no, frame, at = first.last
+            place = at >> FRAME_BITS << FRAME_BITS | frame
+            self.stalls.begin_track(TrackStall(first.kind, length, True, first.ts, msg_no, place))
+
     # -- what it tells ------------------------------------------------------------------------------------------
 
     @property
@@ -323,7 +360,7 @@ class StreamMeasure:
             "stalls": self.stalls.state(),
             "first": [self.first_coded, self.first_is_key, self.origin],
             "asked": self.asked,
-            "last": [self._last_ts, self._suspended, self._crossed, self._excused],
+            "last": [self._last_ts, self._suspended, self._crossed, self._excused, self._pauses],
             "found": [finding.plain() for finding in self.found],
         }
 
@@ -342,7 +379,7 @@ class StreamMeasure:
         measure.first_coded, measure.first_is_key, origin = state["first"]
         measure.origin = None if origin is None else (origin[0], origin[1])
         measure.asked = list(state["asked"])
-        measure._last_ts, measure._suspended, measure._crossed, measure._excused = state["last"]
+        measure._last_ts, measure._suspended, measure._crossed, measure._excused, measure._pauses = state["last"]
         measure.found = [Finding.from_plain(finding) for finding in state["found"]]
         return measure
 

@@ -1,20 +1,24 @@
 """Pauses in the arrival of coded frames, and what they were: TIME_STALL.
 
-Whether media time leapt with the pause, stood still, or was caught up in a burst is seen in the frames after it;
-whether TCP struggled is known when the seconds of the connection are final, so the cause is told at the end.
+A pause is one of the whole stream, or of one track while the other one goes on. Whether media time leapt with a pause,
+stood still, or was caught up in a burst is seen in the frames after it; whether TCP struggled is known when the seconds
+of the connection are final, so the cause is told at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rtmp_spark.capture.findings import NETWORK, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
 
 STALL_US = 1_000_000
+TRACK_STALL_US = 2_000_000
 _WATCH_US = 2_000_000  # how long after a pause a burst is looked for
 _MOST_KEPT = 256
+_LISTED = 5
+TRACK_WORDS = {"video": ("picture", "sound"), "audio": ("sound", "picture")}  # what stopped, what went on
 
 
 class Stall:
@@ -54,13 +58,25 @@ class Stall:
         return stall
 
 
-class Stalls:
-    """The pauses of one stream."""
+class TrackStall(NamedTuple):
+    """One track was silent while the other went on; `to_the_end`: it never came back."""
 
-    __slots__ = ("_watched", "count", "kept", "total_us")
+    kind: str
+    length_us: int
+    to_the_end: bool
+    ts: int
+    msg_no: int | None
+    frame: int | None
+
+
+class Stalls:
+    """The pauses of one stream, and those of its tracks."""
+
+    __slots__ = ("_watched", "count", "kept", "of_tracks", "total_us")
 
     def __init__(self) -> None:
         self.count = self.total_us = 0
+        self.of_tracks: list[TrackStall] = []
         self.kept: list[Stall] = []
         self._watched: Stall | None = None
 
@@ -70,6 +86,12 @@ class Stalls:
         if len(self.kept) < _MOST_KEPT:
             self.kept.append(stall)
             self._watched = stall
+
+    def begin_track(self, stall: TrackStall) -> None:
+        self.count += 1
+        self.total_us += stall.length_us
+        if len(self.of_tracks) < _MOST_KEPT:
+            self.of_tracks.append(stall)
 
     @property
     def watching(self) -> bool:
@@ -88,17 +110,51 @@ class Stalls:
         """`troubled` are the seconds in which TCP of this direction sent again or met a closed window; a pause inside
         one of `waits` (from, to) is told as what it was: waiting for an acknowledgement."""
         told = [s for s in self.kept if not any(s.ts_before < end and begin < s.ts_after for begin, end in waits)]
-        return [_finding(stall, direction, stream_id, troubled) for stall in told]
+        by_cause: dict[tuple[str | None, str], list[Stall]] = {}
+        for stall in told:
+            by_cause.setdefault(_cause(stall, direction, troubled), []).append(stall)
+        found = []
+        for (at_fault, why), stalls in by_cause.items():
+            detail = f"no coded frame for {_seconds([stall.length_us for stall in stalls])}; {why}"
+            found += [
+                Finding(
+                    ViolationCode.TIME_STALL, detail, None, at_fault, direction, stream_id, stall.msg_no, stall.frame,
+                    stall.ts_after, expected="a frame at least every second",
+                    actual=f"{stall.length_us / 1e6:.1f} s without one",
+                )
+                for stall in stalls
+            ]  # fmt: skip
+        return sorted(found, key=lambda finding: finding.ts or 0)
+
+    def track_findings(self, direction: str, stream_id: int, author: str | None) -> list[Finding]:
+        found = []
+        by_kind: dict[tuple[str, bool], list[TrackStall]] = {}
+        for stall in self.of_tracks:
+            by_kind.setdefault((stall.kind, stall.to_the_end), []).append(stall)
+        for (kind, to_the_end), stalls in by_kind.items():
+            stopped, went_on = TRACK_WORDS[kind]
+            lengths = _seconds([stall.length_us for stall in stalls])
+            detail = f"no {stopped} for {'the last ' if to_the_end else ''}{lengths} while the {went_on} went on"
+            found += [
+                Finding(
+                    ViolationCode.TIME_STALL, detail, None, author, direction, stream_id, stall.msg_no, stall.frame,
+                    stall.ts, expected=f"{stopped} as long as there is {went_on}",
+                    actual=f"{stall.length_us / 1e6:.1f} s without",
+                )
+                for stall in stalls
+            ]  # fmt: skip
+        return sorted(found, key=lambda finding: finding.ts or 0)
 
     def state(self) -> list[Any]:
         watched = self.kept.index(self._watched) if self._watched is not None else None
-        return [self.count, self.total_us, [stall.state() for stall in self.kept], watched]
+        return [self.count, self.total_us, [stall.state() for stall in self.kept], watched, self.of_tracks]
 
     @classmethod
     def resume(cls, state: list[Any]) -> Stalls:
         stalls = cls()
-        stalls.count, stalls.total_us, kept, watched = state
+        stalls.count, stalls.total_us, kept, watched, of_tracks = state
         stalls.kept = [Stall.resume(one) for one in kept]
+        stalls.of_tracks = [TrackStall(*one) for one in of_tracks]
         stalls._watched = None if watched is None else stalls.kept[watched]
         return stalls
 
@@ -110,26 +166,28 @@ def _any_within(seconds: Collection[int], first: int, last: int) -> bool:
     return any(first <= second <= last for second in seconds)
 
 
-def _finding(stall: Stall, direction: str, stream_id: int, troubled: Collection[int]) -> Finding:
-    seconds = stall.length_us / 1e6
+def _seconds(lengths_us: Sequence[int]) -> str:
+    """1.2 s, 3.4 s and 2 more."""
+    said = [f"{length / 1e6:.1f} s" for length in lengths_us[:_LISTED]]
+    more = len(lengths_us) - len(said)
+    if more:
+        said.append(f"{more} more")
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+def _cause(stall: Stall, direction: str, troubled: Collection[int]) -> tuple[str | None, str]:
+    """Who is at fault, and why."""
     half_ms = stall.length_us / 2000
-    at_fault: str | None = SENDER[direction]
+    sender = SENDER[direction]
     if stall.leap_ms >= half_ms:
-        why = f"media time leaps by {stall.leap_ms / 1000:.1f} s with it: the encoder made nothing"
-    elif stall.lead_ms >= half_ms:
-        first, last = stall.ts_before // 1_000_000, stall.ts_after // 1_000_000
-        if _any_within(troubled, first, last):
-            at_fault = NETWORK
-            why = "a burst caught it up, and TCP sent again or met a closed window inside: the network held it up"
-        else:
-            why = "a burst caught it up, and TCP shows no trouble: the sender held it back"
-    elif direction == "s2c":  # a player on a slow line looks like this, and the server has no clock of its own
-        at_fault = None
-        why = "it went on where it had stopped, and nothing caught it up: this way is slower than the stream"
-    else:
-        why = "media time did not go on: the encoder's clock stood still"
-    return Finding(
-        ViolationCode.TIME_STALL, f"no coded frame for {seconds:.1f} s; {why}", None, at_fault, direction, stream_id,
-        stall.msg_no, stall.frame, stall.ts_after, expected="a frame at least every second",
-        actual=f"{seconds:.1f} s without one",
-    )  # fmt: skip
+        return sender, "media time leaps with it: the encoder made nothing"
+    if stall.lead_ms >= half_ms:
+        if _any_within(troubled, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
+            return (
+                NETWORK,
+                "a burst caught it up, and TCP sent again or met a closed window inside: the network held it up",
+            )
+        return sender, "a burst caught it up, and TCP shows no trouble: the sender held it back"
+    if direction == "s2c":  # a player on a slow line looks like this, and the server has no clock of its own
+        return None, "it went on where it had stopped, and nothing caught it up: this way is slower than the stream"
+    return sender, "media time did not go on: the encoder's clock stood still"

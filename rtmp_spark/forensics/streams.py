@@ -8,6 +8,7 @@ from typing import Any
 from rtmp_spark.capture.findings import CAPTURE, CLIENT, SERVER, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics.measure import StreamMeasure
+from rtmp_spark.forensics.stalls import TRACK_WORDS
 
 # What spoils a stream though it is only a warning, the worst first; and the sentence for it.
 _DEGRADES: dict[ViolationCode, str] = {
@@ -110,6 +111,9 @@ def verdict(
     codes = {f.code for f in about if f.severity is not Severity.INFO and f not in lost_by_recorder}
     for code, sentence in _DEGRADES.items():
         if code in codes:
+            stalls = measure.stalls
+            if code is ViolationCode.TIME_STALL and not stalls.kept and stalls.of_tracks:
+                sentence = "its {} stopped while the {} went on".format(*TRACK_WORDS[stalls.of_tracks[0].kind])
             return "degraded", code.value, sentence
     if broken_off in _BROKEN_OFF and not (measure.gaps and broken_off[0] == "unknown"):
         return "degraded", ViolationCode.SESSION_END.value, _BROKEN_OFF[broken_off]

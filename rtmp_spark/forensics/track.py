@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rtmp_spark.forensics.histogram import Histogram
 
 _MOST_VARIANTS = 8
+_LEAST_STEPS = 20  # before a track is said to have a rhythm
+_UNEVEN = 0.02  # of the steps may be three times the usual one in an even rhythm
 
 
 class Track:
-    """`dts` and `ts` are those of the frame before, None where the next one may not be compared with it."""
+    """`dts` and `ts` are those of the frame before, None where the next one may not be compared with it; `last` is
+    its message, its packet and the packet that made it known. `over_ts`: when an end of sequence came."""
 
     __slots__ = (
         "bytes", "channels", "codec", "configs", "dts", "elapsed", "enhanced", "first_dts", "frames", "height",
-        "key_dts", "key_gaps", "keys", "kind", "longest_gop", "place", "rates", "sample_rate", "sizes", "steps", "ts",
-        "width",
+        "key_dts", "key_gaps", "keys", "kind", "last", "longest_gop", "over_ts", "place", "rates", "sample_rate",
+        "sizes", "steps", "ts", "width",
     )  # fmt: skip
 
     def __init__(self, kind: str) -> None:
@@ -25,6 +29,8 @@ class Track:
         self.frames = self.bytes = self.configs = self.keys = 0
         self.dts: int | None = None
         self.ts = 0
+        self.last: Sequence[int] = ()
+        self.over_ts = 0
         self.first_dts: int | None = None
         self.elapsed = 0  # media time that passed in steps between frames, ms
         self.steps = Histogram()
@@ -52,6 +58,14 @@ class Track:
     def step_ms(self) -> float | None:
         """The usual distance of two frames."""
         return self.steps.median()
+
+    def even_step_ms(self) -> float | None:
+        """The usual distance, where nearly all are like it: not of slides, of sound that pauses in silence."""
+        step = self.step_ms()
+        if step is None or self.steps.total < _LEAST_STEPS:
+            return None
+        uneven = sum(count for value, count in self.steps.counts.items() if value > 3 * max(step, 1))
+        return step if uneven <= 1 + _UNEVEN * self.steps.total else None
 
     def rate(self) -> float | None:
         """Frames a second of media time."""

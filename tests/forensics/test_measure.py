@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rulekit import config, frame
 
 from rtmp_spark.capture.facts import Row
+from rtmp_spark.capture.findings import Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics.declared import absent_tracks, contradictions, read_metadata
 from rtmp_spark.forensics.measure import StreamMeasure
-from rtmp_spark.forensics.streams import columns, skew_finding
+from rtmp_spark.forensics.streams import columns, skew_finding, verdict
 
 CODE = ViolationCode
 
@@ -246,6 +247,91 @@ def test_an_announced_track_that_never_came() -> None:
     hole = declared(pictures(100), **GOOD)
     hole.gap()
     assert absent_tracks(hole) == []
+
+
+# -- one track of two ---------------------------------------------------------------------------------------------
+
+
+def with_sound(rows: list[Row], seconds: float, **other: Any) -> list[Row]:
+    """Those frames with sound beside them every 20 ms, in the order of arrival."""
+    sound = [frame("audio", i * 20, i * 20, **other) for i in range(round(seconds * 50))]
+    return sorted([*rows, *sound], key=lambda row: row[2])
+
+
+def told_of_tracks(measure: StreamMeasure) -> list[Finding]:
+    measure.end()
+    return measure.stalls.track_findings("c2s", 1, measure.author)
+
+
+def test_pictures_that_end_while_sound_goes_on() -> None:
+    """The last of 100 pictures is at 3.96 s, the last sound at 13.98 s."""
+    measure = measured(with_sound(pictures(100), 14))
+    (finding,) = told_of_tracks(measure)
+    assert finding.code is CODE.TIME_STALL and finding.at_fault == "client" and finding.msg_no == 3960
+    assert finding.detail == "no picture for the last 10.0 s while the sound went on"
+    assert columns(measure, 0)["stall_ms"] == 10_020
+    word, rule, text = verdict(measure, False, [finding._replace(severity=CODE.TIME_STALL.severity)])
+    assert (word, rule) == ("degraded", "TIME_STALL") and "picture stopped while the sound went on" in text
+
+
+def test_pictures_that_come_back() -> None:
+    """From 3.96 s to 9 s, and from 12.96 s to 17 s, there is sound alone."""
+    rows = pictures(100) + pictures(100, start=9000) + pictures(50, start=17_000)
+    found = told_of_tracks(measured(with_sound(rows, 19)))
+    assert [finding.msg_no for finding in found] == [9000, 17_000]
+    assert {finding.detail for finding in found} == {"no picture for 5.0 s and 4.0 s while the sound went on"}
+
+
+def test_sound_that_ends_while_pictures_go_on() -> None:
+    (finding,) = told_of_tracks(measured(with_sound(pictures(250), 5)))
+    assert finding.detail.startswith("no sound for the last 5.0 s")
+
+
+SLIDES = [frame("video", at, at, key=True) for i in range(30) for at in (i * 2700, i * 2700 + 100)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(with_sound(pictures(100), 5.5), id="not long"),
+        pytest.param(with_sound(pictures(60, step=1000, key_every=1), 67), id="a picture every second"),
+        pytest.param(with_sound(SLIDES, 88), id="pictures at any time"),
+        pytest.param(with_sound(pictures(5), 20), id="hardly any pictures"),
+        pytest.param(with_sound(pictures(500), 8, codec="speex"), id="sound that is not sent in silence"),
+        pytest.param(
+            with_sound([*pictures(100), frame("video", 4000, 4000, packet_type="end")], 14), id="an end was announced"
+        ),
+        pytest.param(with_sound(pictures(100, start=10_000), 14), id="sound alone at first"),
+    ],
+)
+def test_one_track_alone_that_is_no_stall(rows: list[Row]) -> None:
+    assert told_of_tracks(measured(rows)) == []
+
+
+def test_a_stop_of_both_is_not_told_of_one_track_as_well() -> None:
+    """Nothing from 4 s to 9 s; then sound comes first."""
+    rows = [*with_sound(pictures(100), 4), frame("audio", 9000, 9000), *pictures(40, start=9020)]
+    measure = measured(rows)
+    assert told_of_tracks(measure) == [] and measure.stalls.count == 1
+
+
+def test_a_track_that_the_player_did_without() -> None:
+    """receiveVideo is followed by `interrupt`."""
+    measure = measured(with_sound(pictures(100), 4), "s2c")
+    measure.interrupt()
+    rows = [frame("audio", 4000 + i * 20, 4000 + i * 20) for i in range(500)] + pictures(50, start=14_000)
+    measure.add(rows, [1] * len(rows))
+    assert told_of_tracks(measure) == []
+
+
+def test_pauses_of_one_cause_say_it_once() -> None:
+    """Three pauses of the encoder: 1.2 s, 2.2 s and 3.2 s."""
+    rows = pictures(50) + pictures(50, start=3160) + pictures(50, start=7320) + pictures(50, start=12_480)
+    found = measured(rows).stalls.findings("c2s", 1, set())
+    assert len(found) == 3
+    assert {finding.detail for finding in found} == {
+        "no coded frame for 1.2 s, 2.2 s and 3.2 s; media time leaps with it: the encoder made nothing"
+    }
 
 
 # -- state --------------------------------------------------------------------------------------------------------
