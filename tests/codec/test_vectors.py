@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,20 @@ def test_another_decoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_decoder_that_fails(tmp_path: Path, program: str, complaint: str) -> None:
     failures = run_file(written(tmp_path, EMPTY_AUDIO), [sys.executable, "-c", program])
     assert complaint in failures[0]
+
+
+def test_a_decoder_may_leave_a_layer_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, EMPTY_AUDIO)
+    command = shlex.join([sys.executable, "-c", "print('{\"skip\": true}')"])
+    assert main(["check", "--vectors", str(tmp_path), "--decoder", command]) == 0
+    assert capsys.readouterr().out.splitlines() == ["1 skipped: the decoder does not do them", "0 passed, 0 failed"]
+
+
+def test_how_a_message_was_sent_is_compared_only_where_it_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path, changed(expect={"messages": [{"type_id": 8, "fmt": 0, "chunks": 1}]}))
+    for more, complaints in (("", 0), (', "fmt": 0', 0), (', "fmt": 3', 1)):
+        answer = f'{{"messages": [{{"type_id": 8{more}}}]}}'
+        assert len(run_file(path, [sys.executable, "-c", f"print('{answer}')"])) == complaints
 
 
 # --- streams of an independent writer, and mutants -------------------------------------------------------------
