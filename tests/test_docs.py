@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 from docpages import ROOT, Block, blocks, commands, free_ports, prepare, run
 
+from rtmp_relay.faults import CATALOGUE
 from rtmp_spark import cli
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.schema import TABLES
@@ -34,6 +35,13 @@ def generator() -> ModuleType:
 @pytest.mark.parametrize("page", ["tables.md", "cli.md", "findings.md"])
 def test_a_generated_page_is_current(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == generator().PAGES[page](), "run: python docs/generate.py"
+
+
+def test_the_numbers_of_the_first_page_are_true() -> None:
+    first = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"[{len(ViolationCode)} rules]" in first
+    assert f"[{len(TABLES)} tables]" in first
+    assert f"lists {len(CATALOGUE)} ways to be wrong" in first
 
 
 def test_generated_pages_leave_nothing_out() -> None:

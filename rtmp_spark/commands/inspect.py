@@ -33,10 +33,11 @@ def run(args: argparse.Namespace) -> int:
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
-    tables = (*ALL_TABLES, "deliveries", "payloads") if settings.keep_payloads else (*ALL_TABLES, "deliveries")
+    known = (*ALL_TABLES, "deliveries", "payloads")
+    tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:
-        if args.table not in (*ALL_TABLES, "payloads", "deliveries"):
-            raise UserError(f"There is no table {args.table}.", f"Choose one of {', '.join(ALL_TABLES)}.")
+        if args.table not in known:
+            raise UserError(f"There is no table {args.table}.", f"Choose one of {', '.join(known)}.")
         tables = (args.table,)
     elif not args.json:
         tables = inspect_output.SCREEN_TABLES
