@@ -301,7 +301,11 @@ _DELIVERIES = (
     Column("first_frame_ms", F64, "play command to the first coded frame"),
     Column("burst_ms", F64, "media time delivered faster than real time at the start (cached GOP)"),
     _must("headers_replayed", I64, "configurations from before it started that it was given"),
-    _must("frames_published", I64, "coded frames published while it played"),
+    _must(
+        "frames_published",
+        I64,
+        "coded frames published while it played, but for those on their way at its end",
+    ),
     _must("frames_missing", I64, "of these, never played"),
     _must("frames_changed", I64, "of these, played with other bytes"),
     _INGEST,

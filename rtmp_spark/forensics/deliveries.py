@@ -28,6 +28,8 @@ _LEAST_COMMON = 3  # different frames that both streams have
 _LEAST_SHARE = 0.2  # of the played frames
 _SHIFT_MS = 1000  # a frame whose time is off by more is another one with the same bytes
 _NEAR = 4  # how many frames with the same bytes are looked at on either side
+_USUAL_OVER = 25  # frames at the beginning, before a slow way has filled its queues
+_IN_FLIGHT_MS = 500.0  # what was published this shortly before the end, or twice the usual latency, may be on its way
 CACHE_US = 60_000_000  # how far back a server may begin when somebody asks for a stream
 CODED, CONFIG = 1, 2
 
@@ -229,7 +231,8 @@ def _nearest(places: Sequence[int], dts: Sequence[int], time: int, taken: Mappin
 
 def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable[int], shift: int) -> Row:
     sent, got = publish.frames, play.frames
-    first, last = min(matched), max(matched)
+    live = [(got.ts[g] - sent.ts[s]) / 1000 for s, g in matched.items() if sent.ts[s] >= play.ts_start]
+    first, last = min(matched), max(max(matched), _last_due(sent, live, play.ts_end))
     while_played = [i for i in sent.of(CODED) if first <= i <= last]
     missing = [i for i in while_played if i not in matched]
     at_time = Counter((got.key[i] >> 32 & 0xFF, got.dts[i] - shift) for i in other)
@@ -239,7 +242,6 @@ def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable
         if at_time[place]:
             at_time[place] -= 1
             changed += 1
-    live = [(got.ts[g] - sent.ts[s]) / 1000 for s, g in matched.items() if sent.ts[s] >= play.ts_start]
     cached = [sent.dts[s] for s in matched if sent.ts[s] < play.ts_start]
     late = np.percentile(live, (50, 95, 99)).tolist() if live else [None, None, None]
     first_frame = (got.ts[min(got.of(CODED))] - play.ts_start) / 1000
@@ -251,3 +253,11 @@ def _row(publish: Stream, play: Stream, matched: dict[int, int], other: Iterable
         len(while_played), len(missing) - changed, changed,
     )  # fmt: skip
     return values
+
+
+def _last_due(sent: Frames, live_ms: Sequence[float], play_end: int) -> int:
+    """The last frame that had the time to arrive before the play ended; -1 where nothing tells how long one takes."""
+    if not live_ms:
+        return -1
+    flight_ms = max(2 * float(np.median(live_ms[:_USUAL_OVER])), _IN_FLIGHT_MS)
+    return bisect_left(sent.ts, play_end - flight_ms * 1000) - 1

@@ -59,6 +59,27 @@ def test_a_cached_gop_is_a_burst_and_no_latency() -> None:
     assert found["first_frame_ms"] == 10
 
 
+def test_a_slow_player_misses_what_never_came() -> None:
+    """It gets a frame every 80 ms of those made every 40 ms, in order, and ends at 5 s: 50 of 100. The last was
+    published at 4960 ms, and what was published in the last half second may have been on its way."""
+    got = [(payload, 1020 + i * 80, dts, kind) for i, (payload, _, dts, kind) in enumerate(SENT[:50])]
+    play = Stream("V", 1, 0, frames(*got), 5 * SECOND)
+    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [play])
+    known = dict(zip(_COLUMNS, found))
+    late = sorted(i * 40 + 20 for i in range(25))[12]  # the median of the first 25, in ms
+    due = sum(at < 5000 - 2 * late for _, at, _, _ in SENT)
+    assert (known["frames_published"], known["frames_missing"]) == (due, due - 50)
+    assert due > 70
+
+
+def test_what_was_on_its_way_at_the_end_is_not_missing() -> None:
+    """A player 300 ms behind leaves at 4 s: it has the frames published by 3.7 s."""
+    got = [(payload, at + 300, dts, kind) for payload, at, dts, kind in SENT if at + 300 <= 4000]
+    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [Stream("V", 1, 0, frames(*got), 4 * SECOND)])
+    known = dict(zip(_COLUMNS, found))
+    assert (known["frames_published"], known["frames_missing"]) == (len(got), 0)
+
+
 def test_silence_is_told_apart_by_its_time() -> None:
     """Nine of ten frames have the same bytes."""
     sent = [(b"silence" if i % 10 else b"tone %d" % i, 1000 + i * 23, i * 23, 1) for i in range(500)]
