@@ -31,7 +31,7 @@ async def through(weather: Weather, observers: tuple[Tap, ...] = (), downstream:
     proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", relay.port), observers, weather, downstream)
     await proxy.start()
     got: list[Tag] = []
-    playing = asyncio.create_task(play(f"rtmp://127.0.0.1:{relay.port}/live/cam", got.append, duration_s=8))
+    playing = asyncio.create_task(play(f"rtmp://127.0.0.1:{relay.port}/live/cam", got.append, duration_s=60))
     await asyncio.sleep(0.2)
     try:
         await publish(f"rtmp://127.0.0.1:{proxy.port}/live/cam", TAGS)
@@ -117,7 +117,7 @@ def test_rtmps(tmp_path: Path) -> None:
         await relay.start()
         url = f"rtmps://127.0.0.1:{relay.port}/live/cam"
         got: list[Tag] = []
-        playing = asyncio.create_task(play(url, got.append, duration_s=8, tls=client))
+        playing = asyncio.create_task(play(url, got.append, duration_s=60, tls=client))
         await asyncio.sleep(0.3)
         await publish(url, TAGS, tls=client)
         await playing

@@ -61,7 +61,7 @@ def assert_serves(relay: RelayProcess, name: str = "honest") -> None:
 
     async def both() -> list[Tag]:
         got: list[Tag] = []
-        playing = asyncio.create_task(play(relay.url(name), got.append, duration_s=10))
+        playing = asyncio.create_task(play(relay.url(name), got.append, duration_s=60))
         await asyncio.sleep(0.3)
         await publish(relay.url(name), Synthetic(seconds=0.5).tags())
         await playing
@@ -206,7 +206,7 @@ def test_a_full_disk_stops_the_record_and_not_the_stream(tmp_path: Path) -> None
 
         async def run() -> list[Tag]:
             got: list[Tag] = []
-            playing = asyncio.create_task(play(url, got.append, duration_s=10))
+            playing = asyncio.create_task(play(url, got.append, duration_s=60))
             await asyncio.sleep(0.3)
             await publish(url, media.tags())
             await playing
