@@ -696,7 +696,7 @@ def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     phase = single[step]
     pair = found[step][phase]
     first = next(at for at in places[pair] if at % step == phase)
-    if (step, pair) in dense or _marks_of_chunks(buf, first, step):
+    if (step, pair) in dense or _marks_of_chunks(buf, first, step) or _repeats_itself(buf, first, step):
         return None
     return Sync(first, MAX_SIZE, step - 1, {pair[0] & 63: Head(step - 1, 8, 1)}, frozenset())
 
@@ -706,6 +706,13 @@ def _marks_of_chunks(buf: bytes, first: int, step: int) -> bool:
     some = range(first, min(first + ALIKE_TIMES // 2 * step, len(buf)))
     sizes = [size for size in COMMON_SIZES if step % (size + 1) == 0]
     return any(all(buf[at] == buf[first] for at in some[:: size + 1]) for size in sizes)
+
+
+def _repeats_itself(buf: bytes, first: int, step: int) -> bool:
+    """Is what comes after one step mostly the same again? That is a pattern or a tone, and no row of messages."""
+    stop = min(first + ALIKE_TIMES // 2 * step, len(buf) - step)
+    same = sum(buf[at] == buf[at + step] for at in range(first, stop))
+    return same * 3 > stop - first
 
 
 # -- backward ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import struct
 from functools import lru_cache
+from math import sin
 
 import pytest
 from chunkreader import HANDSHAKE
@@ -177,6 +178,14 @@ def test_a_pattern_inside_a_picture_is_no_audio(unit: str) -> None:
     decoder = RtmpDecoder(phase="midstream")
     found = messages(decoder.receive_data(tail + b"".join(map(picture, shown))) + decoder.receive_eof())
     assert [m.payload for m in found] == shown
+
+
+def test_what_only_repeats_itself_is_no_audio() -> None:
+    repeated = (b"\xce\x12" + random.Random(9).randbytes(12)) * 3000
+    tone = b"".join(int(12000 * sin(i * 0.427)).to_bytes(2, "little", signed=True) for i in range(20000))
+    for data in (repeated, tone):
+        decoder = RtmpDecoder(phase="midstream")
+        assert messages(decoder.receive_data(data) + decoder.receive_eof()) == []
 
 
 def test_noise_is_not_taken_for_messages() -> None:
