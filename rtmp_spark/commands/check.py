@@ -16,6 +16,7 @@ from rtmp_spark.codec.errors import Severity, UserError, ViolationCode
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 FINDINGS_FAIL = 1
+_TABLES = ("findings", "connections", "captures")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +84,9 @@ def check_findings(args: argparse.Namespace) -> int:
     junit = output_path(args.junit, args.paths) if args.junit else None
     ignored = _codes(args.ignore)
     known = _baseline(args.baseline)
-    findings, connections, code = _of_lake(args) if args.lake else _of_captures(args)
+    tables, code = _of_lake(args) if args.lake else _of_captures(args)
+    findings, connections = tables["findings"], tables["connections"]
+    files = check_output.file_names(tables["captures"])
     kept = [
         row
         for row in findings
@@ -97,10 +100,10 @@ def check_findings(args: argparse.Namespace) -> int:
         for row in kept:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
     else:
-        check_output.show(kept, connections, sys.stdout)
+        check_output.show(kept, connections, sys.stdout, files)
     if junit is not None:
         with whole_file(junit) as file:
-            file.write(check_output.junit(failed, connections).encode("utf-8", "replace"))
+            file.write(check_output.junit(failed, connections, files).encode("utf-8", "replace"))
     if code:
         return code
     return FINDINGS_FAIL if failed else 0
@@ -132,33 +135,35 @@ def _baseline(path: str | None) -> set[tuple[Any, ...]]:
         raise UserError(f"{path} is no baseline.", remedy) from None
 
 
-def _of_captures(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+def _of_captures(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]], int]:
     from rtmp_spark.capture.recording import Recording
     from rtmp_spark.commands.inspect_output import json_rows, progress_for
     from rtmp_spark.commands.recording_options import check_paths, exit_code, make_settings, tell_problems
 
     paths = check_paths(args.paths)
     progress = progress_for(paths, args.quiet)
-    recording = Recording(paths, make_settings(args), ("findings", "connections"), progress=progress)
-    tables: dict[str, list[dict[str, Any]]] = {"findings": [], "connections": []}
+    recording = Recording(paths, make_settings(args), _TABLES, progress=progress)
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
     for table, batch in recording.batches():
         tables[table] += json_rows(batch)
     progress.done()
     tell_problems(recording.files)
-    return tables["findings"], tables["connections"], exit_code(recording, args)
+    return tables, exit_code(recording, args)
 
 
-def _of_lake(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+def _of_lake(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]], int]:
     from rtmp_spark.commands.inspect_output import json_rows
     from rtmp_spark.spark import Lake, start_spark
 
     lake = Lake(start_spark(), args.lake)
-    uid = [args.uid] if args.uid else None
-    tables = []
-    for frame in (lake.findings, lake.connections):
-        chosen = frame if uid is None else frame.where(frame.uid.isin(uid))
-        tables.append([row for batch in chosen.toArrow().to_batches() for row in json_rows(batch)])
-    findings, connections = tables
-    if uid is not None and not connections:
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for name in _TABLES:
+        chosen = getattr(lake, name)
+        if name == "captures":
+            chosen = chosen.select("capture_id", "path")
+        elif args.uid:
+            chosen = chosen.where(chosen.uid.isin([args.uid]))
+        tables[name] = [row for batch in chosen.toArrow().to_batches() for row in json_rows(batch)]
+    if args.uid and not tables["connections"]:
         raise UserError(f"There is no connection {args.uid} in the lake.", "Leave --uid out to see them all.")
-    return findings, connections, 0
+    return tables, 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TextIO
 from xml.sax.saxutils import quoteattr
 
@@ -13,7 +14,22 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
 
 
-def show(findings: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]], out: TextIO) -> None:
+def file_names(captures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What to call each capture, by its id, as short as tells them apart; nothing where there is only one."""
+    paths = {row["capture_id"]: row["path"] for row in captures if row["capture_id"]}
+    if len(paths) < 2:
+        return {}
+    short = {capture: path.rstrip("/").rpartition("/")[2] for capture, path in paths.items()}
+    return short if len(set(short.values())) == len(short) else paths
+
+
+def show(
+    findings: Sequence[dict[str, Any]],
+    connections: Sequence[dict[str, Any]],
+    out: TextIO,
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """`files` are the names of the captures by their ids, where there are several."""
     known = {row["uid"]: row for row in connections}
     groups: dict[str | None, list[dict[str, Any]]] = {}
     for row in findings:
@@ -21,10 +37,10 @@ def show(findings: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any
     for uid, rows in groups.items():
         out.write(f"{_title(uid, known.get(uid))}\n")
         for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0)):
-            for line in _lines(row):
+            for line in _lines(row, files):
                 out.write(f"  {line}\n")
     counts = Counter(row["severity"] for row in findings)
-    total = ", ".join(f"{counts[word]} {word}{'s' if counts[word] != 1 else ''}" for word in _ORDER)
+    total = ", ".join(f"{counts[word]} {word}{'s' if counts[word] != 1 and word != 'info' else ''}" for word in _ORDER)
     out.write(f"{len(connections)} connection{'s' if len(connections) != 1 else ''}: {total}\n")
 
 
@@ -38,12 +54,20 @@ def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
     return harmless(f"{uid} {ends}" + (f" ({', '.join(software)})" if software else ""))
 
 
-def _lines(row: dict[str, Any]) -> list[str]:
+def _place(row: dict[str, Any], files: Mapping[str, str]) -> str:
+    """The packet as a filter of Wireshark, and which file it is in."""
+    words = [f"frame.number == {row['frame']}"] if row["frame"] else []
+    if row["capture_id"] in files:
+        words.append(f"in {harmless(files[row['capture_id']])}")
+    return " ".join(words)
+
+
+def _lines(row: dict[str, Any], files: Mapping[str, str]) -> list[str]:
     times = f" x{row['count']}" if row["count"] > 1 else ""
     clause = f" [{row['clause']}]" if row["clause"] else ""
     fault = f" at fault: {row['at_fault']}." if row["at_fault"] else ""
-    place = f" frame.number == {row['frame']}" if row["frame"] else ""
-    lines = [f"{row['severity']:<7} {row['rule_id']}{times}: {row['title']}.{clause}{fault}{place}"]
+    head = f"{row['severity']:<7} {row['rule_id']}{times}: {row['title']}.{clause}{fault} {_place(row, files)}"
+    lines = [head.rstrip()]
     if row["detail"]:
         lines.append(f"        {harmless(row['detail'])}")
     if row["fix_hint"] and row["severity"] != "info":
@@ -51,7 +75,11 @@ def _lines(row: dict[str, Any]) -> list[str]:
     return lines
 
 
-def junit(failed: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]]) -> str:
+def junit(
+    failed: Sequence[dict[str, Any]],
+    connections: Sequence[dict[str, Any]],
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """One test case per connection, and one for the files; each finding that fails is a failure of its own case."""
     cases: list[str] = []
     failures = 0
@@ -65,7 +93,8 @@ def junit(failed: Sequence[dict[str, Any]], connections: Sequence[dict[str, Any]
             cases.append(f'    <testcase classname={suite} name="conforms"/>')
         for row in rows:
             failures += 1
-            message = _attribute(f"{row['title']}: {row['detail'] or ''}")
+            place = _place(row, files)
+            message = _attribute(f"{row['title']}: {row['detail'] or ''}" + (f" ({place})" if place else ""))
             cases.append(
                 f"    <testcase classname={suite} name={_attribute(row['rule_id'])}>\n"
                 f"      <failure type={_attribute(row['severity'])} message={message}/>\n"

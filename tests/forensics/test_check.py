@@ -104,6 +104,8 @@ def test_junit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_junit_of_hostile_words() -> None:
     nasty = {
         "uid": None,
+        "frame": None,
+        "capture_id": None,
         "rule_id": "AMF_UTF8",
         "severity": "error",
         "title": "<script>",
@@ -123,6 +125,22 @@ def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[st
     other = tmp_path / "none.pcap"
     other.write_bytes(Path(CLEAN).read_bytes()[:24])
     assert checked(capsys, str(other))[0] == 5
+
+
+def test_of_several_captures_the_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Packet 73 of the second file is no packet of the first."""
+    report = tmp_path / "report.xml"
+    assert checked(capsys, CLEAN, DENIED, "--junit", str(report))[0] == 1
+    _, out, _ = checked(capsys, CLEAN, DENIED)
+    assert "CMD_REFUSED: The server refused. [RTMP 1.0 7.2] frame.number == 73 in denied_and_unknown_app.pcap\n" in out
+    places = [line for line in out.splitlines() if "frame.number" in line]
+    assert places and all(line.endswith(".pcap") for line in places)
+    failures = [failure.get("message") or "" for failure in ElementTree.parse(report).getroot().iter("failure")]
+    assert any("(frame.number == 73 in denied_and_unknown_app.pcap)" in message for message in failures)
+    other = tmp_path / "denied_and_unknown_app.pcap"
+    other.write_bytes(Path(CLEAN).read_bytes())
+    _, out, _ = checked(capsys, str(other), DENIED)
+    assert f"frame.number == 73 in {DENIED}\n" in out
 
 
 # -- explain ------------------------------------------------------------------------------------------------------
