@@ -33,7 +33,7 @@ def java_options(jars: list[Path]) -> list[str]:
     if os.environ.get(VARIABLE, "1") == "0":
         return []
     archive = _path(jars)
-    if not archive.exists():
+    if not _is_whole(archive):
         if archive not in _planned and not _hopeless(archive).exists():
             _planned.add(archive)
             atexit.register(_make_later, archive)
@@ -63,6 +63,10 @@ def _hopeless(archive: Path) -> Path:
     return archive.with_suffix(".none")
 
 
+def _is_whole(file: Path) -> bool:
+    return file.suffix == ".jsa" and file.exists() and file.stat().st_size > 0
+
+
 def _make_later(archive: Path) -> None:
     run = f"import os; os.nice(19); from rtmp_spark.spark.class_archive import make; make({str(archive)!r})"
     with suppress(OSError):
@@ -85,7 +89,7 @@ def make(name: str) -> None:
         except OSError:
             return
         _sweep(archive)
-        if archive.exists():
+        if _is_whole(archive):
             return
         growing = archive.with_suffix(".growing")
         with suppress(OSError, subprocess.TimeoutExpired):
@@ -100,7 +104,7 @@ def make(name: str) -> None:
 def _sweep(archive: Path) -> None:
     """Under the lock: what is not a whole archive is a dead one's, and of many archives the latest used stay."""
     files = list(archive.parent.glob("classes-*"))
-    whole = [f for f in files if f.suffix == ".jsa" and f.stat().st_size]
+    whole = [f for f in files if _is_whole(f)]
     old = sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)[KEPT:]
     for file in {*files} - {*whole} - {_hopeless(archive)} | {*old}:
         with suppress(OSError):

@@ -43,6 +43,8 @@ def test_the_first_session_starts_without_and_plans_one(cache: Path, monkeypatch
     jars = [Path("delta.jar")]
     assert class_archive.java_options(jars) == class_archive.java_options(jars) == []
     (archive,) = planned
+    archive.touch()
+    assert class_archive.java_options(jars) == []
     archive.write_bytes(b"classes")
     assert f"-XX:SharedArchiveFile={archive}" in class_archive.java_options(jars)
     class_archive.forget(jars)
