@@ -6,6 +6,7 @@ fingerprint.py compares these habits with the ones on file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from rtmp_spark.forensics.tagged import fields, text
 
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
+_SHORT_NAME = 3  # characters
 _TELLING = frozenset("onMetaData @setDataFrame connect releaseStream publish play _result onStatus".split())
 _KINDS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
@@ -98,8 +100,10 @@ class HabitFold:
     def _nameless(self, words: str | None) -> str:
         """A server's words without the stream they are about."""
         words = words or ""
-        if self._name:
+        if self._name and len(self._name) > _SHORT_NAME:
             words = words.replace(self._name, "*")
+        elif self._name:  # "s" stands in many words
+            words = re.sub(rf"(?<!\w){re.escape(self._name)}(?!\w)", "*", words)
         return " ".join("*" if "/" in word or "?" in word else word for word in words.split())
 
     def _asked(self, name: str, fact: CommandFact) -> None:

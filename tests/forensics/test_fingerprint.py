@@ -83,6 +83,15 @@ def test_stream_names_are_no_habit() -> None:
     assert fold.server["Publish.Start"] == "* is now published. See *"
 
 
+def test_a_short_name_spoils_no_other_word() -> None:
+    fold = HabitFold()
+    fold.command("c2s", command("play", 5.0, None, "s"))
+    for code, words in (("Start", "playing stream"), ("Reset", "s is reset")):
+        status = {"code": f"NetStream.Play.{code}", "description": words}
+        fold.command("s2c", command("onStatus", 0.0, None, status))
+    assert (fold.server["Play.Start"], fold.server["Play.Reset"]) == ("playing stream", "* is reset")
+
+
 def test_evidence_holds_no_stream_name() -> None:
     capture = SAMPLES / "ffmpeg_publish_querystring_metadata.pcap"
     found = recorded(capture, "connections", "streams")
