@@ -30,6 +30,16 @@ _TROUBLE: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
 )
 
 
+_TAPPED = "The TCP headers of this recording were made up by a tap, and tell nothing about a network."
+
+
+def is_tap(intervals: Sequence[Row]) -> bool:
+    """Whether the packets were written by a program: a real peer takes some time to acknowledge."""
+    trips = {row["rtt_ms"] for row in intervals} - {None}
+    windows = {row["window_min"] for row in intervals} - {None}
+    return trips == {0} and len(windows) == 1
+
+
 class Seconds:
     """The intervals of one direction as columns over an unbroken run of seconds."""
 
@@ -175,6 +185,8 @@ def tcp(intervals: Sequence[Row], start: int, end: int) -> Figure:
     title = f"TCP: receiver's window and bytes in flight, {WAYS[way]}"
     if not seconds.length:
         return Figure("tcp", title, "B", missing="No packets of this direction were recorded.")
+    if is_tap(intervals):
+        return Figure("tcp", title, "B", missing=_TAPPED)
     series = []
     wanted = (("smallest window", "window_min", "window"), ("most in flight", "in_flight_max", "sent"))
     for name, column, role in wanted:
@@ -191,7 +203,8 @@ def tcp(intervals: Sequence[Row], start: int, end: int) -> Figure:
 def round_trips(intervals: Sequence[Row], controls: Sequence[Row], start: int, end: int) -> Figure:
     """Data to its TCP acknowledgement, per second and direction; RTMP pings and their answers."""
     series = []
-    for way, seconds in seconds_of(intervals, start, end).items():
+    tapped = is_tap(intervals)
+    for way, seconds in () if tapped else seconds_of(intervals, start, end).items():
         values = seconds.column("rtt_ms", float("nan"))
         known = ~np.isnan(values)
         if known.any():
@@ -201,7 +214,7 @@ def round_trips(intervals: Sequence[Row], controls: Sequence[Row], start: int, e
     if answered:
         x = np.array([(ts - start) / 1e6 for ts, _ in answered])
         series.append(thinned("RTMP ping", "key", DOTS, x, np.array([ms for _, ms in answered])))
-    missing = "No data was acknowledged within the recording, and there were no pings."
+    missing = _TAPPED if tapped else "No data was acknowledged within the recording, and there were no pings."
     return Figure("rtt", "Round trips", "ms", series, missing=missing, height=120)
 
 

@@ -130,9 +130,7 @@ def _cuts(ts: Numbers, direction: Numbers, msg_no: Numbers, events: list[Event])
 
 
 def _runs(video: Numbers, size: Numbers, cuts: list[int]) -> list[tuple[int, int, int]]:
-    return [
-        (int(b - a - video[a:b].sum()), int(video[a:b].sum()), int(size[a:b].sum())) for a, b in pairwise(cuts)
-    ]
+    return [(int(b - a - video[a:b].sum()), int(video[a:b].sum()), int(size[a:b].sum())) for a, b in pairwise(cuts)]
 
 
 def _stream(key: tuple[str, int], tags: pa.Table, start: int) -> StreamMedia:
@@ -229,9 +227,7 @@ def _clocks(frames: dict[str, pa.Table], start: int) -> Figure:
         return Figure("clock", title, "ms", missing="No coded frames were recorded.")
     series, marks = [], []
     late: list[tuple[float, float]] = []
-    origin = min(
-        float(_integers(f["dts"])[0]) - float(_seconds(f, start)[0]) * 1000 for f in frames.values()
-    )
+    origin = min(float(_integers(f["dts"])[0]) - float(_seconds(f, start)[0]) * 1000 for f in frames.values())
     for kind, rows in frames.items():
         when, dts = _seconds(rows, start), _integers(rows["dts"])
         ahead = dts - when * 1000 - origin

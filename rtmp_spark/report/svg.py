@@ -88,11 +88,7 @@ def _x_range(figure: Figure) -> tuple[float, float]:
 
 
 def _y_axis(figure: Figure) -> tuple[float, float, list[float]]:
-    values = [
-        y + base
-        for series in figure.series
-        for y, base in zip(series.y, series.base or [0.0] * len(series.y))
-    ]
+    values = [y + base for series in figure.series for y, base in zip(series.y, series.base or [0.0] * len(series.y))]
     low, high = min(values), max(values)
     if low > 0 and (low < 0.6 * high or any(s.style in (BARS, STEMS) for s in figure.series)):
         low = 0.0

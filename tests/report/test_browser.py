@@ -86,9 +86,7 @@ def test_hover_tells_the_value_and_dragging_zooms(
     healthy(chromium)
 
 
-def test_clicking_through_several_connections(
-    chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path
-) -> None:
+def test_clicking_through_several_connections(chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path) -> None:
     captures = [sample_pcaps / f"{name}.pcap" for name in ("denied_and_unknown_app", "republish_same_name")]
     chromium.open(report(tmp_path, *captures))
     visible = "[...document.querySelectorAll('article.session')].filter(s => s.offsetParent !== null).map(s => s.id)"

@@ -84,9 +84,7 @@ def test_what_a_capture_cannot_answer_is_said(sample_pcaps: Path) -> None:
     assert "audio only" in str(audio.timestamps())
 
 
-def test_the_command_says_what_is_wrong(
-    tmp_path: Path, sample_pcaps: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_is_wrong(tmp_path: Path, sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "r.html"
     capture = str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
     assert main(["report", "-o", str(page)]) == 2
@@ -152,3 +150,16 @@ def test_media_in_the_packet_of_a_goodbye_comes_before_it(sample_pcaps: Path) ->
     media = [i for i, line in enumerate(lines) if "video" in line and "audio messages" in line]
     goodbye = next(i for i, line in enumerate(lines) if "FCUnpublish" in line)
     assert media == [goodbye - 1]
+
+
+def test_a_tap_draws_no_network(sample_pcaps: Path) -> None:
+    """The relay wrote this capture itself, with packets that are acknowledged in no time."""
+    tapped = read_captures(sample_pcaps / "encoder_waits_for_acknowledgements.pcap").connections[0]
+    said = str(tapped.flow_control())
+    assert "made up by a tap" in said and "never closed" not in said
+    assert "Round trips: RTMP ping " in said and "Round trips: TCP" not in said  # those of RTMP are real
+
+
+def test_a_real_recording_is_no_tap(publisher: ConnectionView) -> None:
+    said = str(publisher.flow_control())
+    assert "tap" not in said and "The window never closed." in said
