@@ -110,10 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as stop:  # argparse has said everything already
         return stop.code if isinstance(stop.code, int) else USAGE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if debug:
             traceback.print_exc()
-        return _complain("Stopped.", "", INTERRUPTED)
+        return _complain(str(stop) or "Stopped.", "", INTERRUPTED)
     except BrokenPipeError:
         # `rtmp-spark ... | head`: nobody listens any more, and Python must not complain about that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

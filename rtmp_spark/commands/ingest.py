@@ -10,15 +10,18 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_time
 
 if TYPE_CHECKING:
+    from rtmp_spark.spark.paths import CaptureFile
     from rtmp_spark.spark.pipeline import Progress, Summary
+    from rtmp_spark.spark.stoppable import Stop
 
 SMALL_BYTES = 256 << 20  # below this a quick start is worth more than a fast run
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
@@ -68,26 +71,40 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("No capture was named.", "Give files or directories, or --follow DIR.")
     load_keylog(args)  # what is wrong with it is told before Spark starts
     from rtmp_spark.spark.paths import list_captures
-    from rtmp_spark.spark.session import start_spark
+    from rtmp_spark.spark.stoppable import Stop, run_stoppable
 
     files = list_captures(args.paths)
-    spark = start_spark(args.master, small=sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow)
+    if args.paths and not files and not args.follow:
+        remedy = "In a directory they are files named *.pcap, *.pcapng or *.cap, with .gz or .zst too."
+        raise UserError(f"There are no captures in {', '.join(args.paths)}.", remedy)
+    stop = Stop()
+    return run_stoppable(stop, partial(_with_spark, args, files, stop))
+
+
+def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
+    from rtmp_spark.spark.session import start_spark
+
+    if not args.quiet:
+        print("rtmp-spark: Spark starts", file=sys.stderr)
+    small = sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow
+    spark = stop.spark = start_spark(args.master, small=small)
     try:
         code = 0
         if args.paths:
-            code = _once(spark, args, [f.path for f in files])
+            code = _once(args, [f.path for f in files], stop)
         if args.follow:
-            code = max(code, follow(spark, args))
+            code = max(code, follow(args, stop))
         return code
     finally:
         spark.stop()
 
 
-def _once(spark: Any, args: argparse.Namespace, paths: Iterable[str]) -> int:
-    from rtmp_spark.spark.pipeline import ingest
+def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
+    from rtmp_spark.spark.pipeline import Stopped, ingest
 
+    assert stop.spark is not None
     summary = ingest(
-        spark,
+        stop.spark,
         paths,
         args.lake,
         sensor=args.sensor,
@@ -103,11 +120,14 @@ def _once(spark: Any, args: argparse.Namespace, paths: Iterable[str]) -> int:
         verify=args.verify,
         dry_run=args.dry_run,
         progress=None if args.quiet else _tell,
+        stop=stop,
     )
     if args.json:
         print(json.dumps(summary.as_dict()))
     else:
         show(summary, args.dry_run)
+    if stop.is_set():
+        raise Stopped(landed=True)
     return summary.exit_code
 
 
@@ -156,16 +176,14 @@ def closed_files(directory: str, settle_seconds: float, now: float) -> list[str]
     return [f.path for f in files if f.modified_ns < newest[Path(f.path).parent] or f.modified_ns <= settled]
 
 
-def follow(spark: Any, args: argparse.Namespace) -> int:
+def follow(args: argparse.Namespace, stop: Stop) -> int:
     """Ingest closed files until interrupted; every round subtracts what the ledger knows."""
     done: set[str] = set()
     code = 0
-    try:
-        while True:
-            fresh = [p for p in closed_files(args.follow, args.settle, time.time()) if p not in done]
-            if fresh:
-                code = max(code, _once(spark, args, fresh))
-                done.update(fresh)
-            time.sleep(min(args.settle, 2.0))
-    except KeyboardInterrupt:
-        return code
+    while not stop.is_set():
+        fresh = [p for p in closed_files(args.follow, args.settle, time.time()) if p not in done]
+        if fresh:
+            code = max(code, _once(args, fresh, stop))
+            done.update(fresh)
+        stop.wait(min(args.settle, 2.0))
+    return code

@@ -40,6 +40,7 @@ from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
 from .scan import group_of_key
+from .stoppable import Stop
 from .tables import literal, spark_schema
 from .together import judged_together
 
@@ -88,6 +89,15 @@ class Progress:
     bytes: int = 0
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody wanted the ingest to end. `landed` says whether it had committed."""
+
+    def __init__(self, landed: bool) -> None:
+        what = "all of this ingest landed" if landed else "nothing of this ingest landed"
+        super().__init__(f"Stopped: {what}. Run it again to go on.")
+        self.landed = landed
+
+
 def ingest(
     spark: SparkSession,
     paths: Iterable[str],
@@ -107,9 +117,13 @@ def ingest(
     dry_run: bool = False,
     wait_seconds: float = 600,
     progress: Callable[[Progress], None] | None = None,
+    stop: Stop | None = None,
 ) -> Summary:
-    """Decode captures into the tables of a lake, which is made when it is not there."""
-    run = _Ingest(spark, whole_path(lake), progress or (lambda _: None), max(int(split_bytes), 4096))
+    """Decode captures into the tables of a lake, which is made when it is not there.
+
+    Whoever sets `stop` and cancels the Spark jobs gets `Stopped`.
+    """
+    run = _Ingest(spark, whole_path(lake), progress, stop or Stop(), max(int(split_bytes), 4096))
     options = Options(sensor=sensor, keep_payloads=keep_payloads, host=host, port=port, since=since, until=until)
     if keylog is not None and len(keylog):
         require_cryptography(spark)
@@ -118,10 +132,18 @@ def ingest(
 
 
 class _Ingest:
-    def __init__(self, spark: SparkSession, lake: str, progress: Callable[[Progress], None], split_bytes: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: str,
+        progress: Callable[[Progress], None] | None,
+        stop: Stop,
+        split_bytes: int,
+    ) -> None:
         self.spark = spark
         self.path = lake
-        self.tell = progress
+        self.progress = progress
+        self.stop = stop
         self.split_bytes = split_bytes
         self.summary = Summary(lake)
         self.cores = _cores(spark)
@@ -140,6 +162,7 @@ class _Ingest:
         wait_seconds: float,
     ) -> Summary:
         self.summary.files, self.summary.bytes = len(files), sum(f.size_bytes for f in files)
+        self._stop_if_asked()
         if dry_run:
             return self._dry_run(files, options.sensor, verify or again)
         writer: Writer | None = None
@@ -150,6 +173,8 @@ class _Ingest:
                 key = None if keep_secrets else writer.lake.redact_key.hex()
                 self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
         except Exception as error:
+            if self.stop.is_set():
+                raise Stopped(writer is not None and writer.committed) from None
             if not isinstance(error, (PySparkException, OSError)) and not type(error).__module__.startswith("py4j"):
                 raise
             done = writer is not None and writer.committed
@@ -209,7 +234,7 @@ class _Ingest:
         driver = os.getpid()
         splits = cut(files, self.split_bytes)
         self.summary.splits = len(splits)
-        self.tell(Progress("scan", len(files), sum(f.size_bytes for f in files)))
+        self._tell("scan", files)
         abouts, index = passes.run_scan(self.spark, pack(splits), driver)
         scanned, again = judge(files, splits, abouts)
         if again:
@@ -238,10 +263,12 @@ class _Ingest:
         buckets = assign(passes.weights(index), bound, _together(index, new), self.cores)
         self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
-        self.tell(Progress("decode", len(new), sum(s.file.size_bytes for s in new)))
+        captures = [s.file for s in new]
+        self._tell("decode", captures)
         with self._phase("decode"):
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
+        self._tell("write", captures)
         with self._phase("write"):
             other: dict[int, int] = {}
             for account in accounts:
@@ -356,6 +383,15 @@ class _Ingest:
                 if any(split.split_id in splits for split, _ in item.splits):
                     problem = (ViolationCode.CAPTURE_LIMIT.value, text, "please report it", len(ends), None)
                     item.about.problems.append(problem)
+
+    def _tell(self, phase: str, files: Sequence[CaptureFile]) -> None:
+        self._stop_if_asked()  # a worker that the signal killed may have been taken for one that its file killed
+        if self.progress is not None:
+            self.progress(Progress(phase, len(files), sum(f.size_bytes for f in files)))
+
+    def _stop_if_asked(self) -> None:
+        if self.stop.is_set():
+            raise Stopped(landed=False)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
