@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
-from rtmp_spark.capture.connection import Connection
+from rtmp_spark.capture.connection import LINGER_NS, Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
@@ -148,11 +148,17 @@ class BucketRecording(Recording):
         for number, capture_id in header.files.items():
             self._name_file(int(number), capture_id)
 
-    def open_flows(self) -> list[tuple[Connection, OpenFlow, bytes]]:
-        """Every connection that could go on in a later file, as it stands before `finish`."""
+    def open_flows(self, newest_ns: int) -> list[tuple[Connection, OpenFlow, bytes]]:
+        """Every connection that could go on in a later file, as it stands before `finish`.
+
+        `newest_ns` is the time of the newest packet of all buckets: what a bucket has seen says little about who is
+        over for good.
+        """
         flows = []
         carry = self._reassembler._carry
         for connection in self._reassembler.connections:
+            if connection.closed_ts_ns is not None and connection.closed_ts_ns + LINGER_NS < newest_ns:
+                continue
             conversation = connection.tag
             messages, commands, second = ((0, 0), (0, 0), 0) if conversation is None else bases(conversation)
             key = connection.key.hex()
@@ -240,6 +246,7 @@ def decode(
     options: Options,
     tables: Sequence[str],
     states: Sequence[bytes] = (),
+    newest_ns: int = 0,
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON."""
     recording = BucketRecording(options.settings(), tables, files)
@@ -258,7 +265,7 @@ def decode(
         if parts.full:
             yield parts.take(), None
     parts.add(recording.take())
-    flows = recording.open_flows()
+    flows = recording.open_flows(newest_ns)
     gave = recording.finish()
     provisional = list(recording.take())
     parts.add(provisional)

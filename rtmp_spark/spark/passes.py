@@ -163,6 +163,7 @@ class Decoder:
         options: Options,
         tables: Sequence[str],
         states: Mapping[int, Sequence[bytes]],
+        newest_ns: int,
         driver: int,
     ) -> None:
         self.spark = spark
@@ -171,6 +172,7 @@ class Decoder:
         self.options = options
         self.tables = list(tables)
         self.states = {group: list(blobs) for group, blobs in states.items()}
+        self.newest_ns = newest_ns
         self.driver = driver
         fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string())]
         self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
@@ -204,7 +206,7 @@ class Decoder:
 
     def _task(self) -> Callable[[Batches], Batches]:
         plans, options, tables = self.plans, self.options, self.tables
-        states, schema, driver = self.states, self.schema, self.driver
+        states, newest_ns, schema, driver = self.states, self.newest_ns, self.schema, self.driver
 
         def run(batches: Batches) -> Batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
@@ -222,7 +224,8 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                for blobs, account in decode(list(pieces.values()), list(files), groups, options, tables, open_flows):
+                parts = decode(list(pieces.values()), list(files), groups, options, tables, open_flows, newest_ns)
+                for blobs, account in parts:
                     row = {"bucket": bucket, "account": account, **blobs}
                     yield pa.RecordBatch.from_pylist([row], schema)
 

@@ -266,7 +266,8 @@ class _Ingest:
         captures = [s.file for s in new]
         self._tell("decode", captures)
         with self._phase("decode"):
-            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, os.getpid())
+            newest_ns = max(s.about.ts_last_ns or 0 for s in new)
+            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         self._tell("write", captures)
         with self._phase("write"):

@@ -57,6 +57,8 @@ def local(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same(local: Path, lake: Path) -> None:
     for table in ("messages", "commands", "media_tags", "connections", "findings", "deliveries"):
         assert rows(local, table) == rows(lake, table), table
+    open_flows = [deltalake.DeltaTable(str(one / "open_flows")).to_pyarrow_table() for one in (local, lake)]
+    assert len({tuple(sorted(table["uid"].to_pylist())) for table in open_flows}) == 1
 
 
 def test_executors_in_their_own_processes(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:

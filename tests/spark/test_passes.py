@@ -74,7 +74,8 @@ class Tables:
                     pieces.append(Piece(plans[split_id], [g for g, _ in mine], packets_of))
             states = [packed for key, (_, packed) in going_on.items() if group_of_key(key) in groups]
             plans_of = list({p.split.file for p in pieces})
-            for blobs, account in decode(pieces, plans_of, groups, OPTIONS, DECODED, states):
+            newest_ns = max(s.about.ts_last_ns or 0 for s in scanned)
+            for blobs, account in decode(pieces, plans_of, groups, OPTIONS, DECODED, states, newest_ns):
                 for table, blob in blobs.items():
                     made[table] += load(blob).to_pylist()
                 if account is not None:
@@ -140,6 +141,18 @@ def test_split_sizes_and_buckets(name: str, sample_pcaps: Path) -> None:
         tables = Tables()
         tables.ingest([sample_pcaps / name], split_bytes, buckets)
         assert difference(expected, tables.rows) == ""
+
+
+def test_what_is_over_for_good_is_no_open_flow(sample_pcaps: Path) -> None:
+    """However few packets its bucket has seen: a closed connection owns late packets for a minute (TIME_WAIT)."""
+    names = ("ffmpeg_publish_h264_aac.pcap", "publisher_killed_midstream.pcap", "republish_same_name.pcap")
+    tables = Tables()
+    tables.ingest([sample_pcaps / name for name in names], buckets=100)
+    connections = tables.rows["connections"]
+    last = max(row["ts_end"] for row in connections)
+    may_go_on = {r["uid"] for r in connections if r["close_kind"] == "open" or (last - r["ts_end"]).seconds < 60}
+    assert 0 < len(may_go_on) < len(connections)
+    assert {row["uid"] for row in tables.rows["open_flows"]} == may_go_on
 
 
 def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:
