@@ -259,7 +259,7 @@ _STREAMS = (
     Column("app", TEXT, "application of connect"),
     Column("name", TEXT, "stream name, secrets redacted"),
     _must("role", TEXT, "publish or play, as the client asked"),
-    _must("attempt_no", I32, "which try this is of the same app, name and role, from 1"),
+    _must("attempt_no", I32, "which try this is of this app, name, role (and player), one after another, from 1"),
     Column("prev_uid", TEXT, "connection of the try before"),
     Column("down_ms", F64, "break since the try before"),
     _must("ts_start", TIME, "publish or play command, or first media when it was not captured"),

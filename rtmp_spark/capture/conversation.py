@@ -567,11 +567,11 @@ class Conversation:
             sink.add("handshakes", session.handshake_rows(uid))
         sink.add_late("streams", [stream_row(self, settings, span, self._findings) for span in session.spans])
         rows = [r for r in self._findings.rows(uid, settings.catalogue) if settings.in_time(r[11])]
+        sink.add_late("endings", [ended(self, ending, cause)])
         if settings.hindsight is None:
             sink.add("findings", rows)
         else:
             sink.add_late("findings", rows)
-            sink.add_late("endings", [ended(self, ending, cause)])
         if self.shown and sink.wants("connections"):
             sink.add("connections", [connection_row(self, settings, ending, cause)])
 

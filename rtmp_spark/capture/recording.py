@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from rtmp_spark import __version__
+from rtmp_spark.capture.attempts import number_attempts
 from rtmp_spark.capture.block import Problem
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
@@ -338,12 +339,12 @@ class Recording:
         if self.files:
             self.files[-1].problems += self._new_problems()
         settings = self.settings
-        streams = number_attempts(sink.take_late("streams"))
+        endings = [Ended(*row) for row in sink.take_late("endings")]
+        streams = number_attempts(sink.take_late("streams"), {end.uid: end.orig_h for end in endings})
         sink.add("streams", self._shown("streams", streams))
         if settings.frames is not None:
             sink.add("deliveries", settings.frames.rows(streams))
         if settings.hindsight is not None:
-            endings = [Ended(*row) for row in sink.take_late("endings")]
             findings = settings.hindsight(streams, endings, sink.take_late("findings"))
             self.severities.update([row[_SEVERITY] for row in findings])
             sink.add("findings", self._shown("findings", findings))
@@ -368,26 +369,6 @@ class Recording:
             return rows
         uid = column_names(table).index("uid")
         return [row for row in rows if row[uid] not in self._not_shown]
-
-
-def number_attempts(rows: list[Row]) -> list[Row]:
-    """Rows of `streams` in the order of time, each knowing the try before it of the same app, name and role."""
-    columns = column_names("streams")
-    uid, app, name, role = (columns.index(c) for c in ("uid", "app", "name", "role"))
-    attempt, start, end = (columns.index(c) for c in ("attempt_no", "ts_start", "ts_end"))
-    before: dict[tuple[object, ...], Row] = {}
-    numbered: list[Row] = []
-    for row in sorted(rows, key=lambda r: (r[start], r[uid], r[1])):
-        if row[name] is not None:
-            key = (row[app], row[name], row[role])
-            previous = before.get(key)
-            if previous is not None:
-                pause = (row[start] - previous[end]) / 1000
-                tried = (previous[attempt] + 1, previous[uid], pause if pause >= 0 else None)
-                row = (*row[:attempt], *tried, *row[attempt + 3 :])
-            before[key] = row
-        numbered.append(row)
-    return numbered
 
 
 def _over(conversation: Conversation) -> bool:

@@ -33,9 +33,10 @@ def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequ
     rivals: dict[tuple[Any, ...], list[dict[str, Any]]] = {}  # for one name at one server: two may have the same one
     for stream in sorted(named, key=lambda s: (s["ts_start"], s["uid"])):
         key = (stream["app"], stream["name"], stream["role"])
-        groups.setdefault(key, []).append(stream)
+        end = endings.get(stream["uid"])
+        player = end.orig_h if end is not None and stream["role"] == "play" else None
+        groups.setdefault((*key, player), []).append(stream)
         if stream["role"] == "publish":
-            end = endings.get(stream["uid"])
             server = None if end is None else (end.resp_h, end.resp_p)
             rivals.setdefault((*key, server), []).append(stream)
     told = [_with_next_round(_with_holder(row, rivals.values()), ends) for row in findings]

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from rtmp_spark.capture.attempts import number_attempts
 from rtmp_spark.capture.judging import Ended
-from rtmp_spark.capture.recording import number_attempts
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.schema import column_names
 
@@ -35,7 +35,9 @@ def judged_together(
     writer: Writer, sensor: str, fresh: Fresh, known: Neighbours
 ) -> tuple[pa.Table, pa.Table, list[Superseded]]:
     """Rows of `streams` and of `findings`, new ones and changed ones, and what these replace."""
-    streams = number_attempts([*known.named, *tuples(fresh.streams)])
+    hosts = {uid: end.orig_h for uid, end in known.ends.items()}
+    hosts |= zip(fresh.connections["uid"].to_pylist(), fresh.connections["orig_h"].to_pylist())
+    streams = number_attempts([*known.named, *tuples(fresh.streams)], hosts)
     before = {_identity(row): row for row in known.named}
     changed = {row[0] for row in streams if before.get(_identity(row), row) != row}
     rows = [row for row in streams if row[0] not in known.ends or row[0] in changed]

@@ -100,3 +100,10 @@ def test_one_name_at_two_servers_is_a_relay_and_no_rivalry() -> None:
     streams = [stream("C0", 0, 60), stream("C1", 1, 60)]
     elsewhere = ended("C1", host="10.0.0.2")._replace(resp_h="10.0.0.3")
     assert judged(streams, [ended("C0"), elsewhere]) == []
+
+
+def test_two_players_that_take_turns_are_no_pattern() -> None:
+    """Each of two players came twice, for ten seconds; one that came four times is thrown out every ten."""
+    streams = [stream(f"C{i}", i * 12, 10, role="play") for i in range(4)]
+    assert judged(streams, [ended(f"C{i}", host=f"10.0.1.{i % 2}") for i in range(4)]) == []
+    assert len(judged(streams, [ended(f"C{i}", host="10.0.1.1") for i in range(4)])) == 1
