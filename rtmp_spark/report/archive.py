@@ -101,7 +101,7 @@ def findings_by_software(judged: Judged) -> str:
     ]
     left = len(sessions) - len(lines)
     note = f"<p class='note'>{left:,} more names are left out.</p>" if left > 0 else ""
-    rules_head = [f"#<code class='rule'>{text.escape(rule)}</code>" for rule in shown]
+    rules_head = [f"#<code class='rule'>{text.escape(rule).replace('_', '_<wbr>')}</code>" for rule in shown]
     return table(["software", "#sessions", *rules_head], lines, "matrix") + note
 
 

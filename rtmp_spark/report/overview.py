@@ -17,6 +17,7 @@ from rtmp_spark.report.svg import label_edge, nice_ticks
 Row = dict[str, Any]
 MOST_NAMES = 40
 MOST_BARS = 400  # per name
+MOST_AT_ONCE, LEVEL_PX = 12, 17  # streams of one name drawn one below the other
 MOST_IN_WORDS, MOST_ATTEMPTS = 6, 40  # names whose attempts are told one by one, and how many of them
 MOST_LISTED = 500
 MOST_RULES = 3  # that are named beside a connection
@@ -41,7 +42,7 @@ def attempts_panel(connections: Sequence[Row], streams: Sequence[Row]) -> str:
     )
     left = len(named) - len(shown)
     note = f"<p class='note'>{left:,} more names are not drawn.</p>" if left else ""
-    again = "".join(_attempts_table(key, rows, ends) for key, rows in shown[:MOST_IN_WORDS] if len(rows) > 1)
+    again = "".join(_attempts_table(key, rows, ends) for key, rows in shown[:MOST_IN_WORDS] if _tried_again(rows))
     axis = f"<div class='axis'><span></span><div class='xlabels'>{labels}</div></div>"
     return f"<div class='attempts'>{lanes}{axis}</div>{note}{again}"
 
@@ -55,17 +56,26 @@ def _time_label(at: int, length: int) -> str:
 def _lane(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row], low: int, high: int) -> str:
     app, name, role = key
     bars = []
+    free: list[int] = []  # when each level is free again
+    left_out = max(len(rows) - MOST_BARS, 0)
     for row in rows[:MOST_BARS]:
+        level = next((at for at, end in enumerate(free) if end <= row["ts_start"]), len(free))
+        if level == MOST_AT_ONCE:
+            left_out += 1
+            continue
+        free[level : level + 1] = [row["ts_end"]]
         left = (row["ts_start"] - low) / (high - low)
         width = max((row["ts_end"] - row["ts_start"]) / (high - low), 0.0)
         words = f"attempt {row['attempt_no']}: {text.words(row['verdict'])}, {text.span(_stayed(row))}"
         bars.append(
             f"<a class='bar {row['verdict']}' href='#{text.escape(row['uid'])}' "
-            f"style='left:{left:.3%};width:{width:.3%}' title='{text.escape(f'{words}, {_ended(row, ends)}')}'></a>"
+            f"style='left:{left:.3%};width:{width:.3%};top:{3 + LEVEL_PX * level}px' "
+            f"title='{text.escape(f'{words}, {_ended(row, ends)}')}'></a>"
         )
+    more = f" <span class='dim'>and {left_out:,} more</span>" if left_out else ""
     return (
-        f"<div class='lane'><span class='who'>{role} <b>{text.wire(_path(app, name), 80)}</b></span>"
-        f"<div class='track'>{''.join(bars)}</div></div>"
+        f"<div class='lane'><span class='who'>{role} <b>{text.wire(_path(app, name), 80)}</b>{more}</span>"
+        f"<div class='track' style='height:{3 + LEVEL_PX * len(free)}px'>{''.join(bars)}</div></div>"
     )
 
 
@@ -82,6 +92,10 @@ def _ended(row: Row, ends: dict[str, Row]) -> str:
     return verdict.ending(connection) if connection is not None else "the end is not known"
 
 
+def _tried_again(rows: Sequence[Row]) -> bool:
+    return any(row["attempt_no"] > 1 for row in rows)
+
+
 def _attempts_table(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[str, Row]) -> str:
     app, name, role = key
     lines = [
@@ -93,7 +107,9 @@ def _attempts_table(key: tuple[str, str, str], rows: Sequence[Row], ends: dict[s
     ]  # fmt: skip
     head = ("#attempt", "start (UTC)", "#stayed", "verdict", "how it ended", "#after a break of")
     last = f", the last {len(lines)}" if len(lines) < len(rows) else ""
-    return f"<h4>{role} {text.wire(_path(app, name), 80)}: {len(rows):,} attempts{last}</h4>{table(head, lines)}"
+    most = max(row["attempt_no"] for row in rows)
+    count = f"{len(rows):,} attempts" if most == len(rows) else f"{len(rows):,} streams, up to {most:,} attempts"
+    return f"<h4>{role} {text.wire(_path(app, name), 80)}: {count}{last}</h4>{table(head, lines)}"
 
 
 class Judged:
@@ -143,31 +159,36 @@ def connections_panel(judged: Judged, detailed: set[str]) -> str:
     note = f"<p class='note'>The worst first; {left:,} more connections are not listed.</p>" if left > 0 else ""
     search = "<input class='search' type='search' placeholder='filter' aria-label='filter connections' hidden>"
     head = (
-        "start (UTC)", "verdict", "client", "server", "stream", "software", "#lasted", "#up", "#down", "end",
-        "findings",
+        "start (UTC)", "verdict", "what is wrong", "client → server", "stream", "software", "#lasted", "#up", "#down",
+        "end",
     )  # fmt: skip
     return (search if len(judged.rows) > FILTER_FROM else "") + table(head, lines, "connections") + note
 
 
 def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> list[str]:
-    grave = {f["rule_id"]: f["severity"] for f in reversed(verdict.ordered(findings)) if f["severity"] != "info"}
-    rules = [f"<span class='sev {grave[rule]}'>{text.escape(rule)}</span>" for rule in reversed(grave)]
-    told = " ".join(rules[:MOST_RULES]) + (f" and {len(rules) - MOST_RULES} more" if len(rules) > MOST_RULES else "")
+    grave = list({f["rule_id"]: f for f in reversed(verdict.ordered(findings)) if f["severity"] != "info"}.values())
+    told = [
+        f"<div class='sev {f['severity']}' title='{text.escape(f['rule_id'])}'>{text.escape(f['title'])}</div>"
+        for f in reversed(grave)
+    ]
+    if not told and judged.word != "ok":
+        told = [f"<div>{text.prose(judged.sentence, 160)}</div>"]
+    if len(told) > MOST_RULES:
+        told[MOST_RULES:] = [f"<div class='dim'>and {len(told) - MOST_RULES} more</div>"]
     played = "; ".join(f"{stream['role']} {_path(stream['app'] or '', stream['name'] or '')}" for stream in streams[:3])
     when = text.clock(row["ts_start"])
     end = f"{row['closed_by'] or ''} {row['close_kind']}, {text.words(row['close_cause'])}".strip()
     return [
         f"<a href='#{text.escape(row['uid'])}'>{when}</a>" if detailed else when,
         badge(judged.word),
-        text.wire(text.endpoint(row["orig_h"], row["orig_p"])),
-        text.wire(text.endpoint(row["resp_h"], row["resp_p"])),
+        "".join(told),
+        "<br>→ ".join(text.wire(text.endpoint(row[f"{end}_h"], row[f"{end}_p"])) for end in ("orig", "resp")),
         text.wire(played, 120),
         text.wire(software(row), 60),
         text.span((row["ts_end"] - row["ts_start"]) / 1000),
         text.size(row["delivered_bytes_c2s"]),
         text.size(row["delivered_bytes_s2c"]),
         text.escape(end),
-        told,
     ]
 
 

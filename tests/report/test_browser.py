@@ -126,3 +126,19 @@ def test_narrow_and_dark(chromium: browser.Browser, tmp_path: Path, sample_pcaps
     chromium.dark(False)
     chromium.resize(1280, 900)
     healthy(chromium)
+
+
+def test_an_archive_fits_and_says_what_is_wrong(chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path) -> None:
+    chromium.resize(1280, 900)
+    captures = sorted(path for path in sample_pcaps.glob("*.pcap") if "rotated" not in path.name)
+    chromium.open(report(tmp_path, *captures))
+    wider = "[...document.querySelectorAll('.overview .wide')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert chromium.run("document.querySelectorAll('.overview table.matrix').length") == 1
+    assert chromium.run(wider) == 0
+    listed = chromium.run("document.querySelector('table.connections').innerText")
+    assert "The server refused" in listed  # an error
+    assert "It broke off: the client was gone without a goodbye" in listed  # a verdict without error or warning
+    chromium.resize(400, 900)
+    assert chromium.run("document.documentElement.scrollWidth") <= 400
+    chromium.resize(1280, 900)
+    healthy(chromium)
