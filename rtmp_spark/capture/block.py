@@ -19,6 +19,10 @@ Bytes = npt.NDArray[np.uint8]
 PADDING = bytes(256)  # stands after the bytes of every window, so that a header view of a short packet stays inside
 
 
+def often(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 @dataclass
 class Problem:
     """Something a capture did wrong; becomes a finding and the reason in the ledger."""
@@ -29,6 +33,11 @@ class Problem:
     count: int = 1
     frame: int | None = None
     ts_ns: int | None = None
+
+    @property
+    def remedy(self) -> str | None:
+        """The hint as a sentence of its own."""
+        return f"{self.hint[0].upper()}{self.hint[1:].rstrip('.')}." if self.hint else None
 
     @property
     def severity(self) -> Severity:

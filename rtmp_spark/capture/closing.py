@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from rtmp_spark.capture.block import often
 from rtmp_spark.capture.findings import CLIENT, SERVER, Finding, lasting
 from rtmp_spark.capture.session import RESPONSE_LIMIT_US, Session
 from rtmp_spark.codec.errors import ViolationCode
@@ -102,7 +103,7 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
         if stream.zero_windows:
             receiver = SERVER if direction == "c2s" else CLIENT
             detail = (
-                f"the {receiver} closed its window {stream.zero_windows} times, for "
+                f"the {receiver} closed its window {often(stream.zero_windows)}, for "
                 f"{stream.zero_window_ns / 1e6:.0f} ms in all; the {_WHO[direction]} waited"
             )
             found.append(

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rtmp_spark.capture.block import PacketBlock, Problem
+from rtmp_spark.capture.block import PacketBlock, Problem, often
 from rtmp_spark.capture.compression import ByteStream, open_stream
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, byte_order_of, parse_header
 from rtmp_spark.capture.pcapng import SECTION_HEADER, BlockReader
@@ -221,8 +221,8 @@ class Capture:
             found.append(
                 Problem(
                     ViolationCode.CAPTURE_TIME_BACKWARDS,
-                    f"packet times go back {self.time_backwards} times",
-                    "reordercap puts them in order; the streams are ordered by sequence number anyway",
+                    f"packet times go back {often(self.time_backwards)}",
+                    "put them in order with reordercap, if you want; the streams are ordered by sequence number anyway",
                     self.time_backwards,
                     *(self._first_backwards or ()),
                 )
@@ -280,9 +280,7 @@ class RangeReader:
             place = first_record(probe, header, limits, at_file_end=len(probe) < _SEARCH_BYTES)
             self.began = None if place is None or start + place >= end else start + place
         file.seek(end if self.began is None else self.began)
-        self._reader = RecordReader(
-            file, header, limits, window_bytes, end if self.began is None else self.began, end
-        )
+        self._reader = RecordReader(file, header, limits, window_bytes, end if self.began is None else self.began, end)
 
     def __iter__(self) -> Iterator[PacketBlock]:
         return iter(self._reader) if self.began is not None else iter(())

@@ -357,7 +357,7 @@ class Recording:
                     Finding(
                         problem.code, problem.detail, None, CAPTURE, frame=frame,
                         ts=None if problem.ts_ns is None else problem.ts_ns // 1000, times=problem.count,
-                        fix_hint=problem.hint or None,
+                        fix_hint=problem.remedy,
                     )
                 )  # fmt: skip
             rows = fold.rows(None, self.settings.catalogue)

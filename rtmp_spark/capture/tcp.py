@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from rtmp_spark.capture import intervals
-from rtmp_spark.capture.block import Ints, Problem
+from rtmp_spark.capture.block import Ints, Problem, often
 from rtmp_spark.capture.connection import LINGER_NS, Connection, Key
 from rtmp_spark.capture.flows import group
 from rtmp_spark.capture.intervals import NO_WINDOW, Carry, Intervals, Observed
@@ -83,7 +83,7 @@ class Reassembler:
 
     def problems(self) -> list[Problem]:
         return [
-            Problem(ViolationCode.CAPTURE_LIMIT, f"{count} times: {name.replace('_', ' ')}", count=count)
+            Problem(ViolationCode.CAPTURE_LIMIT, f"{often(count)}: {name.replace('_', ' ')}", count=count)
             for name, count in sorted(self.counts.items())
             if name in ("connections_evicted", "holds_released")
         ]

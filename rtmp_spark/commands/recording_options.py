@@ -134,6 +134,7 @@ def exit_code(recording: Recording, args: argparse.Namespace) -> int:
         print("rtmp-spark: no RTMP in what was given.", file=sys.stderr)
         closed = recording.refusals.get(TLS, 0)
         if closed:
-            print(f"rtmp-spark: {closed} TLS connections could not be read. {_HOW_TO_READ_TLS}", file=sys.stderr)
+            closed_ones = f"{closed} TLS connection{'' if closed == 1 else 's'}"
+            print(f"rtmp-spark: {closed_ones} could not be read. {_HOW_TO_READ_TLS}", file=sys.stderr)
         return NO_RTMP
     return 0

@@ -26,7 +26,9 @@ def test_an_entry_says_what_a_person_needs(code: ViolationCode) -> None:
     found = CATALOGUE[code]
     assert not found.title.endswith(".") and len(found.title) < 70
     for text in (found.when, found.why, found.remedy):
-        assert text.endswith(".") and len(text) > 10
+        assert text.endswith(".") and len(text) > 10 and text[0] == text[0].upper()
+    for cause in found.causes:
+        assert all(text[0].isupper() and text.endswith(".") for text in cause[1:])
     assert len(set(severities(code))) == len(severities(code))
     assert entry(code).title == found.title
 

@@ -101,8 +101,8 @@ ENTRIES = (
         "CMD_NO_RESPONSE",
         "A command got no answer",
         f"{SPEC} 7.2",
-        "connect or createStream without _result or _error, publish or play without onStatus, within 5 s or before the "
-        "end. Nothing else needs an answer.",
+        "A connect or createStream without _result or _error, a publish or play without onStatus, within 5 s or before "
+        "the end. Nothing else needs an answer.",
         "The client waits, and gives up after its own timeout.",
         "Look at the server's log: an authorisation hook that does not return is the usual cause.",
         "nginx-rtmp closes without an answer when an application does not exist or a publisher is denied.",
@@ -112,7 +112,7 @@ ENTRIES = (
         "CMD_RESPONSE_UNEXPECTED",
         "An answer to nothing",
         f"{SPEC} 7.1.1",
-        "_result or _error with a transaction id that was never used.",
+        "A _result or _error has a transaction id that was never used.",
         "The client ignores it, or takes it for the answer to another command.",
         "Answer with the id of the command.",
         generator=PUBLISH,
@@ -121,8 +121,8 @@ ENTRIES = (
         "CMD_REFUSED",
         "The server refused",
         f"{SPEC} 7.2",
-        "_error, or onStatus of level error, to connect, publish or play; the detail has the code and the server's "
-        "words.",
+        "An _error, or an onStatus of level error, to connect, publish or play; the detail has the code and the "
+        "server's words.",
         "This is why nothing was streamed.",
         "Read the code: Rejected and Denied are about authorisation, StreamNotFound about the name, InvalidApp about "
         "the application in the URL.",
@@ -268,7 +268,7 @@ ENTRIES = (
         "MEDIA_TRACK_ABSENT",
         "An announced track never came",
         None,
-        "onMetaData or a configuration announced audio or video, and no frame of it came in two seconds or more.",
+        "Metadata or a configuration announced audio or video, and no frame of it came in two seconds or more.",
         "Players that wait for both tracks do not start.",
         "Send the track, or leave it out of the metadata.",
         generator=PUBLISH,

@@ -58,9 +58,8 @@ ENTRIES = (
         "CHUNK_FRESH_CSID",
         "The first chunk on a chunk stream is not fmt 0",
         f"{SPEC} 5.3.1.2.1",
-        "fmt 1 on a csid without history is a warning (its stream id is unknown), fmt 2 or 3 an error (so are "
-        "its length "
-        "and type).",
+        "A chunk with fmt 1 on a csid without history is a warning (its stream id is unknown), fmt 2 or 3 an error (so "
+        "are its length and type).",
         "The receiver has to guess what the header leaves out.",
         "Begin every chunk stream with a full header.",
         "librtmp writes its first ping with fmt 1 on csid 2; HaishinKit.swift#294; pyrtmp answers connect with fmt 1.",
