@@ -95,6 +95,7 @@ class StreamMeasure:
         self._suspended = True
 
     def go_on(self) -> None:
+        self.end()
         self.interrupt()
         self._suspended = False
 
@@ -286,7 +287,7 @@ class StreamMeasure:
             self.stalls.begin_track(TrackStall(track.kind, length, False, row[TS], row[MSG_NO], _place(row, at)))
 
     def end(self) -> None:
-        """No frame will come any more: whether one track ended long before the other."""
+        """No frame will come any more, or others: whether one track ended long before the other."""
         video, audio = self._zero.get("video"), self._zero.get("audio")
         if video is None or audio is None or video.dts is None or audio.dts is None or self.recorded:
             return

@@ -324,6 +324,15 @@ def test_a_track_that_the_player_did_without() -> None:
     assert told_of_tracks(measure) == []
 
 
+def test_a_player_is_told_that_the_stream_is_over_and_misses_pictures_all_the_same() -> None:
+    """Stream EOF and UnpublishNotify are followed by `go_on`."""
+    measure = measured(with_sound(pictures(100), 14), "s2c")
+    measure.go_on()
+    measure.go_on()
+    (finding,) = told_of_tracks(measure)
+    assert finding.at_fault is None and finding.msg_no == 3960
+
+
 def test_pauses_of_one_cause_say_it_once() -> None:
     """Three pauses of the encoder: 1.2 s, 2.2 s and 3.2 s."""
     rows = pictures(50) + pictures(50, start=3160) + pictures(50, start=7320) + pictures(50, start=12_480)
