@@ -2,7 +2,8 @@
 
 Delta has no transaction over several tables. The row `committed` in `_ingests` is the commit point of an ingest:
 rows of other tables count only when their `ingest_id` has one. Every attempt gets a new id, so a row of a dead
-attempt can be told from all others for ever.
+attempt can be told from all others for ever. Beside it lies the key of the lake's hashes, in a file: properties of
+tables are logged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
 from .lock import holder_name, local_path
-from .tables import delta_name, evolve, fingerprint, literal, spark_schema
+from .tables import delta_name, evolve, fingerprint, literal, no_glob, spark_schema
 
 BEGUN, COMMITTED, CLEANED, ROLLED_BACK = "begun", "committed", "cleaned", "rolled_back"
 
@@ -39,6 +40,8 @@ _LEDGER = pa.schema(
         pa.field("summary", pa.string()),
     ]
 )
+_KEY_FILE = "_redact/key"
+_OLD_KEY = "rtmp_spark.redact_key"  # where lakes had it before; the next ingest moves it
 _COMMENT = "the ledger: an ingest's rows count once it is committed here"
 REPLACEABLE = tuple(name for name in TABLES if name != "captures")
 
@@ -140,6 +143,7 @@ class Ledger:
             return False
 
     def create(self) -> None:
+        self._keep_key(load_key())
         columns = ", ".join(
             f"`{f.name}` {f.dataType.simpleString().upper()}{'' if f.nullable else ' NOT NULL'}"
             for f in spark_schema(_LEDGER)
@@ -147,14 +151,16 @@ class Ledger:
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING DELTA COMMENT {literal(_COMMENT)} "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
-            f"'rtmp_spark.columns' = '{fingerprint()}', "
-            f"'rtmp_spark.schema_version' = '{SCHEMA_VERSION}', 'rtmp_spark.redact_key' = '{load_key().hex()}')"
+            f"'rtmp_spark.columns' = '{fingerprint()}', 'rtmp_spark.schema_version' = '{SCHEMA_VERSION}')"
         )
 
     def evolve(self, properties: dict[str, str]) -> None:
         if properties.get("rtmp_spark.columns") != fingerprint():
             evolve(self.spark, self.path)
             self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('rtmp_spark.columns' = '{fingerprint()}')")
+        if _OLD_KEY in properties:
+            self._keep_key(bytes.fromhex(properties[_OLD_KEY]))
+            self.spark.sql(f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ('{_OLD_KEY}')")
 
     def properties(self) -> dict[str, str]:
         return {r["key"]: r["value"] for r in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
@@ -175,7 +181,14 @@ class Ledger:
     def redact_key(self, properties: dict[str, str]) -> bytes:
         """The environment's, else the one its maker had: the same names in all lakes of one person hash alike."""
         given = os.environ.get(KEY_VARIABLE)
-        return given.encode() if given else bytes.fromhex(properties["rtmp_spark.redact_key"])
+        if given:
+            return given.encode()
+        kept = properties.get(_OLD_KEY) or self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()[0][0]
+        return bytes.fromhex(kept)
+
+    def _keep_key(self, key: bytes) -> None:
+        frame = self.spark.createDataFrame(pa.table({"value": [key.hex()]})).coalesce(1)
+        frame.write.mode("overwrite").text(f"{self.path}/{_KEY_FILE}")
 
     def read(self) -> State:
         rows = self.spark.table(self.name).select("ingest_id", "event", "superseded", "summary").toArrow().to_pylist()

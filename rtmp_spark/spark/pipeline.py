@@ -41,7 +41,7 @@ from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
 from .scan import group_of_key
 from .stoppable import Stop
-from .tables import literal, spark_schema
+from .tables import literal, no_glob, spark_schema
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
@@ -357,7 +357,7 @@ class _Ingest:
 
         self.crashed = decoder.run(index, groups, keep)
         failpoint("staged")
-        kept = self.spark.read.schema(spark_schema(decoder.schema)).parquet(directory)
+        kept = self.spark.read.schema(spark_schema(decoder.schema)).parquet(no_glob(directory))
         accounts = passes.accounts(kept.select("account").where("account IS NOT NULL").toArrow())
         rows: dict[str, pa.Table] = {}
         large: dict[str, Any] = {}

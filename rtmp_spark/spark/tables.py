@@ -7,6 +7,7 @@ every Delta reader can read a lake. Nothing here writes rows.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,11 @@ def delta_name(path: str) -> str:
     """
     whole = path if ":/" in path else str(Path(path).absolute())
     return "delta.`" + whole.replace("`", "``") + "`"
+
+
+def no_glob(path: str) -> str:
+    """A path as Spark's readers of files take it, who would take some letters in it for a pattern."""
+    return re.sub(r"[][{}*?\\]", r"\\\g<0>", path)
 
 
 def literal(text: str) -> str:

@@ -226,3 +226,18 @@ def test_a_lake_of_a_newer_version(spark: SparkSession, path: str) -> None:
             Lake(spark, path)
     finally:
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('rtmp_spark.schema_version' = '1')")
+
+
+def test_the_key_of_the_hashes_is_in_no_property(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark logs the properties of tables; that of an older lake is moved by the next ingest."""
+    path = str(tmp_path / "a [lake] {of} *?")
+    ingest(spark, path, ["Cfirst"])
+    kept = Lake(spark, path).redact_key
+    assert len(kept) == 32
+    old, name = bytes(range(32)), delta_name(f"{path}/_ingests")
+    assert "rtmp_spark.redact_key" not in Lake(spark, path).properties
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('rtmp_spark.redact_key' = '{old.hex()}')")
+    assert Lake(spark, path).redact_key == old
+    ingest(spark, path, ["Csecond"])
+    assert old.hex() not in Lake(spark, path).properties.values()
+    assert Lake(spark, path).redact_key == old
