@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "$(PYTHON) could not make $(VENV). On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }; fi
 	@echo "Installing rtmp-spark and every extra into $(VENV) (1.6 GB on disk, once)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[all]' || { \
+	@[ -t 1 ] || quiet=-qq; $(BIN)/python -m pip install $${quiet:-} --disable-pip-version-check --editable '.[all]' || { \
 		echo "pip could not install everything (see above). Behind a proxy set HTTPS_PROXY; without a network set PIP_FIND_LINKS to a directory of wheels." >&2; exit 3; }
 	@$(BIN)/python -m compileall -q $(CODE)  # or every start compiles anew where Python may not write
 	@touch $@

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -79,9 +80,36 @@ def test_another_fault_and_the_commands_to_go_on_with(spaced: Path, monkeypatch:
     monkeypatch.chdir(spaced)
     for command in result["commands"]:
         name, *arguments = shlex.split(command)
-        assert name == "rtmp-spark"
+        assert Path(name).name == "rtmp-spark"
         assert cli.main(arguments) in (0, 1), command
     assert (spaced / "rtmp-spark-demo" / "one.pcapng").stat().st_size > 0
+
+
+def test_commands_name_the_program_by_a_way_that_leads_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "env" / "bin" / "rtmp-spark"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    for directory, path, expected in (
+        (tmp_path, "", "env/bin/rtmp-spark"),
+        (program.parent, "", "./rtmp-spark"),
+        (tmp_path, str(program.parent), "rtmp-spark"),
+    ):
+        monkeypatch.chdir(directory)
+        monkeypatch.setenv("PATH", path)
+        commands = demo.go_on(demo.Demo(tmp_path / "demo", "MEDIA_ANNEXB"))
+        assert {shlex.split(command)[0] for command in commands} == {expected}
+
+
+def test_without_loopback_it_does_not_begin(tmp_path: Path) -> None:
+    alone = ["unshare", "--map-root-user", "--net"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("unshare cannot make a network of its own here")
+    command = [*alone, *COMMAND, "--no-spark"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.startswith("rtmp-spark: Programs on this machine cannot reach each other over 127.0.0.1: ")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_person_reads(spaced: Path) -> None:

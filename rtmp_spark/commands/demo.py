@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     faults.factory(code, "client")
     if not 2 <= args.seconds <= 600:
         raise UserError(f"A stream of {args.seconds:g} s cannot be shown.", "Choose 2 to 600 seconds.")
+    _loopback_is_there()
     if not args.no_spark:
         _spark_can_start()
     demo = Demo(_own_directory(args.output), code)
@@ -111,6 +113,16 @@ def _run(demo: Demo, steps: Steps, args: argparse.Namespace) -> None:
         _from_capture(demo, steps)
     else:
         _from_lake(demo, steps)
+
+
+def _loopback_is_there() -> None:
+    """A container without a network may listen on 127.0.0.1 and still reach nobody there."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
+            pass
+    except OSError as error:
+        text = f"Programs on this machine cannot reach each other over 127.0.0.1: {error.strerror or error}."
+        raise UserError(text, "Bring the loopback interface up: ip link set lo up", 3) from None
 
 
 def _spark_can_start() -> None:
@@ -333,16 +345,27 @@ def go_on(demo: Demo) -> list[str]:
     """Commands that show what the demo made, ready to paste."""
     pcap, uid = _short(demo.pcap), next((row["uid"] for row in demo.findings if row["uid"]), None)
     commands = [
-        ["rtmp-spark", "inspect", pcap],
-        ["rtmp-spark", "inspect", pcap, "--table", "commands"],
-        ["rtmp-spark", "explain", demo.fault],
-        ["rtmp-spark", "check", pcap, "--side", "client"],
+        ["inspect", pcap],
+        ["inspect", pcap, "--table", "commands"],
+        ["explain", demo.fault],
+        ["check", pcap, "--side", "client"],
     ]
     if uid:
-        commands.append(["rtmp-spark", "slice", pcap, "--uid", uid, "-o", _short(demo.directory / "one.pcapng")])
+        commands.append(["slice", pcap, "--uid", uid, "-o", _short(demo.directory / "one.pcapng")])
     if demo.lake is not None:
-        commands.append(["rtmp-spark", "check", "--lake", _short(demo.lake)])
-    return [shlex.join(words) for words in commands]
+        commands.append(["check", "--lake", _short(demo.lake)])
+    return [shlex.join([*_program(), *words]) for words in commands]
+
+
+def _program() -> list[str]:
+    """How this program can be started from here."""
+    if shutil.which("rtmp-spark"):
+        return ["rtmp-spark"]
+    beside = Path(sys.executable).with_name("rtmp-spark")
+    if beside.exists():
+        short = _short(beside)
+        return [short if "/" in short else f"./{short}"]
+    return [_short(Path(sys.executable)), "-m", "rtmp_spark.cli"]
 
 
 def _as_json(demo: Demo) -> dict[str, Any]:
