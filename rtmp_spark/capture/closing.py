@@ -187,6 +187,7 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
             continue
         if ending.close_kind == "open" and waited <= RESPONSE_LIMIT_US:
             continue
-        detail = f"{name} got no answer in {lasting(waited)}"
+        closed = f"; the {ending.closed_by} closed {lasting(waited)} later"
+        detail = f"{name} got no answer" + (closed if ending.closed_by else f" in {lasting(waited)}")
         found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))
     return found
