@@ -110,7 +110,7 @@ def required_packages() -> Iterator[tuple[str, str, str]]:
     """(name, exact version or "", extra or "") of what rtmp-spark says it needs."""
     for line in importlib.metadata.requires("rtmp-spark") or []:
         match = re.match(r"([\w.-]+)\s*(\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*[\"'](\w+)[\"'])?", line)
-        if match and match[1] != "rtmp-spark":
+        if match and match[1] != "rtmp-spark" and not match[2]:  # an extra of a package comes beside the package
             pin = re.search(r"==\s*([\w.]+)", match[3])
             yield match[1], pin[1] if pin else "", match[4] or ""
 
