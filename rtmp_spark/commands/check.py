@@ -153,12 +153,12 @@ def _of_captures(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any
 
 def _of_lake(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]], int]:
     from rtmp_spark.commands.inspect_output import json_rows
-    from rtmp_spark.spark import Lake, start_spark
+    from rtmp_spark.spark import Lake
+    from rtmp_spark.spark.session import start_spark_for
 
-    lake = Lake(start_spark(), args.lake)
+    lake = Lake(start_spark_for(args.lake), args.lake)
     tables: dict[str, list[dict[str, Any]]] = {}
-    for name in _TABLES:
-        chosen = getattr(lake, name)
+    for name, chosen in lake.tables(_TABLES).items():
         if name == "captures":
             chosen = chosen.select("capture_id", "path")
         elif args.uid:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.output_file import output_path, whole_file
@@ -17,6 +20,9 @@ from rtmp_spark.commands.recording_options import (
     make_settings,
     tell_problems,
 )
+
+if TYPE_CHECKING:
+    from rtmp_spark.spark.stoppable import Stop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +59,28 @@ def _from_captures(args: argparse.Namespace, target: Path) -> int:
 
 
 def _from_lake(args: argparse.Namespace, target: Path) -> int:
-    from rtmp_spark.report.page import pieces
-    from rtmp_spark.spark import Lake, start_spark
-    from rtmp_spark.spark.connection import LakeTables
+    from rtmp_spark.spark.stoppable import Stop, run_stoppable
 
     unused = [f"--{name}" for name in ("host", "port", "stream", "since", "until") if getattr(args, name) is not None]
     if unused:
         raise UserError(f"{unused[0]} is for captures.", "From a lake, choose one connection with --uid.")
-    spark = start_spark(master=args.master) if args.master else start_spark()
-    tables = LakeTables(Lake(spark, args.lake))
+    stop = Stop()
+    return run_stoppable(stop, partial(_with_spark, args, target, stop))
+
+
+def _with_spark(args: argparse.Namespace, target: Path, stop: Stop) -> int:
+    from rtmp_spark.report.page import pieces
+    from rtmp_spark.spark import Lake
+    from rtmp_spark.spark.connection import LakeTables
+    from rtmp_spark.spark.session import start_spark_for
+
+    def tell(what: str) -> None:
+        if sys.stderr.isatty() and not args.quiet:
+            print(f"rtmp-spark: {what}", file=sys.stderr)
+
+    tell("Spark starts")
+    stop.spark = start_spark_for(args.lake, args.master)
+    tables = LakeTables(Lake(stop.spark, args.lake), tell=tell)
     connections = [row for row in tables.rows("connections") if args.uid in (None, row["uid"])]
     if not connections and args.uid is not None:
         raise UserError(f"There is no connection {args.uid} in this lake.", "Without --uid the page lists them.")

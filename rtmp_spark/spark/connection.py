@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rtmp_spark.codec.errors import UserError
@@ -27,14 +28,17 @@ Row = dict[str, Any]
 Fetched = TypeVar("Fetched")
 _WHOLE = ("captures", "connections", "streams", "findings", "deliveries")  # a few rows per connection: fetched once
 _PER_CONNECTION = ("handshakes", "commands", "controls", "intervals")
+_ASKED = (*_WHOLE, *_PER_CONNECTION, "messages", "media_tags")
 _KEPT_COMMANDS = 2000  # of one connection, from its start; a ladder shows fewer
 
 
 class LakeTables:
     """Implements `report.source.Tables` over a lake."""
 
-    def __init__(self, lake: Lake, uid: str | None = None) -> None:
+    def __init__(self, lake: Lake, uid: str | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
         self._lake = lake
+        self._tell = tell
+        self._frames: dict[str, DataFrame] = {}  # all as of the same moment
         self._uid = uid  # nothing but this connection will be asked for
         self._whole: dict[str, list[Row]] = {}
         self._own: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
@@ -49,13 +53,14 @@ class LakeTables:
     def rows(self, table: str, uid: str | None = None) -> list[Row]:
         if table in _WHOLE:
             if not self._whole:
+                self._tell("connections, streams and findings are fetched")
                 self._whole = dict(zip(_WHOLE, self._side_by_side(self._fetch_whole, _WHOLE)))
             found = self._whole[table]
             return found if uid is None else [row for row in found if row["uid"] == uid]
         if uid is None:
-            return plain_rows(self._lake.table(table).toArrow())
+            return plain_rows(self._frame(table).toArrow())
         if table not in _PER_CONNECTION:
-            return plain_rows(self._lake.table(table).where(F.col("uid") == uid).toArrow())
+            return plain_rows(self._frame(table).where(F.col("uid") == uid).toArrow())
         self.prepare([uid])
         rows, places = self._own[table]
         start, stop = places.get(uid, (0, 0))
@@ -76,9 +81,10 @@ class LakeTables:
         if not wanted:
             return
         own = F.col("uid").isin(wanted)
+        self._tell(f"what is drawn of {len(wanted)} connections is fetched")
 
         def fetch(table: str) -> pa.Table:
-            frame = self._lake.table(table).where(own)
+            frame = self._frame(table).where(own)
             if table == "messages":
                 keys = ("uid", "direction", "type_name", "status")
                 frame = frame.groupBy(*keys).agg(F.sum("length").alias("bytes"), F.count("*").alias("count"))
@@ -97,26 +103,32 @@ class LakeTables:
             chosen = set(wanted)
             captures = self.rows("captures")
             sessions = [Session(self, row, captures) for row in self.rows("connections") if row["uid"] in chosen]
+            self._tell(f"media of {len(wanted)} connections are measured")
             self._measure({session.uid: (session.start, session.ladder.events) for session in sessions})
 
     def _fetch_whole(self, table: str) -> list[Row]:
-        frame = self._lake.table(table)
+        frame = self._frame(table)
         if self._uid is not None and table != "captures":
             frame = frame.where(F.col("uid") == self._uid)
         return plain_rows(frame.toArrow())
 
-    @staticmethod
-    def _side_by_side(fetch: Callable[[str], Fetched], tables: Sequence[str]) -> list[Fetched]:
+    def _side_by_side(self, fetch: Callable[[str], Fetched], tables: Sequence[str]) -> list[Fetched]:
         """Small queries wait for Spark more than they work: several at once."""
+        self._frame(tables[0])  # or each would open all of them
         with ThreadPoolExecutor(len(tables)) as pool:
             return list(pool.map(fetch, tables))
+
+    def _frame(self, table: str) -> DataFrame:
+        if not self._frames:
+            self._frames = self._lake.tables(_ASKED)
+        return self._frames[table] if table in self._frames else self._lake.table(table)
 
     def _measure(self, wanted: dict[str, tuple[int, list[Event]]]) -> None:
         def measure(tags: pa.Table) -> pa.Table:
             uid = tags["uid"][0].as_py()
             return pa.table({"uid": [uid], "dumped": [media.measure(tags, *wanted[uid]).dump()]})
 
-        tags = self._lake.media_tags.where(F.col("uid").isin(list(wanted))).select(*media.COLUMNS)
+        tags = self._frame("media_tags").where(F.col("uid").isin(list(wanted))).select(*media.COLUMNS)
         found = tags.groupBy("uid").applyInArrow(measure, "uid string, dumped string").toArrow().to_pylist()
         self._media |= {row["uid"]: media.Media.load(row["dumped"]) for row in found}
         for uid in wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -59,18 +59,27 @@ class Lake:
         self.properties = self.ledger.check_version()
 
     def table(self, name: str) -> DataFrame:
-        """The rows of one table that count, as of now.
+        """The rows of one table that count, as of now."""
+        return self.tables([name])[name]
 
-        The ledger is read before and after the table's snapshot is taken: an ingest that commits in between would
-        show half of itself.
+    def tables(self, names: Sequence[str]) -> dict[str, DataFrame]:
+        """The rows of several tables that count, all as of the same moment.
+
+        The ledger is read before and after the snapshots of the tables are taken: an ingest that commits in between
+        would show half of itself.
         """
+
+        def load(name: str) -> DataFrame:
+            return self.spark.read.format("delta").load(f"{self.path}/{name}").where(state.visible(name))
+
         state = self.ledger.read()
-        while True:
-            frame = self.spark.read.format("delta").load(f"{self.path}/{name}").where(state.visible(name))
-            after = self.ledger.read()
-            if after == state:
-                return frame
-            state = after
+        with ThreadPoolExecutor(WRITERS) as pool:
+            while True:
+                frames = dict(zip(names, pool.map(load, names)))
+                after = self.ledger.read()
+                if after == state:
+                    return frames
+                state = after
 
     def __getattr__(self, name: str) -> DataFrame:
         if name in TABLES:

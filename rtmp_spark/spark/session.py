@@ -22,9 +22,11 @@ from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
 from .jars import cache_directory, delta_jars, java_home
+from .lock import local_path, whole_path
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+SMALL_LAKE_BYTES = 64 << 20
 
 _LOG4J = """status = error
 rootLogger.level = error
@@ -84,6 +86,13 @@ def start_spark(
     if not str(settings.get("spark.master", "local")).startswith("local["):
         _ship_package(spark)
     return _with_delta(spark)
+
+
+def start_spark_for(lake: str, master: str | None = None) -> SparkSession:
+    """A session to read a lake: a quick start is worth more than a fast run where there is little to read."""
+    directory = local_path(whole_path(lake))
+    small = directory is not None and sum(f.stat().st_size for f in directory.glob("*/*.parquet")) < SMALL_LAKE_BYTES
+    return start_spark(master, small=small)
 
 
 def _everywhere() -> dict[str, str]:

@@ -60,7 +60,10 @@ class _Work(threading.Thread, Generic[Result]):
 
 
 def run_stoppable(stop: Stop, work: Callable[[], Result]) -> Result:
-    """What `work` gives or raises. After Ctrl-C `stop` is set, and its Spark jobs are cancelled until it ends."""
+    """What `work` gives or raises. After Ctrl-C `stop` is set, and its Spark jobs are cancelled until it ends.
+
+    Whatever fails then is a KeyboardInterrupt.
+    """
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         stop.set()
@@ -75,4 +78,9 @@ def run_stoppable(stop: Stop, work: Callable[[], Result]) -> Result:
                 stop.cancel_jobs()
     finally:
         signal.signal(signal.SIGINT, before)
-    return thread.result()
+    try:
+        return thread.result()
+    except Exception:
+        if stop.is_set():
+            raise KeyboardInterrupt from None
+        raise
