@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.spark import plan
-from rtmp_spark.spark.passes import first_seen, tunnels, weights
+from rtmp_spark.spark.passes import bound, first_seen, tunnel_keys, weights
 from rtmp_spark.spark.paths import CaptureFile
 from rtmp_spark.spark.scan import FLOWS, GROUPS, About, dump
 
@@ -58,12 +58,12 @@ def assigned(flows: int) -> str:
         counts = pa.array(np.full(FLOWS_IN_A_ROW, 2))
         table = [
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), FLOWS_IN_A_ROW, [None, pa.py_buffer(keys)]),
-            counts, counts, counts, counts, pa.array(np.zeros(FLOWS_IN_A_ROW, bool)),
+            counts, counts, counts, counts, *[pa.array(np.zeros(FLOWS_IN_A_ROW, bool))] * 2,
         ]  # fmt: skip
         blobs.append(dump(pa.record_batch(table, schema=FLOWS)))
     index = pa.table({"group": [n % GROUPS for n in range(rows)], "flows": pa.array(blobs, pa.binary())})
     begun = time.perf_counter()
-    buckets = plan.assign(weights(index), tunnels(index), [], 64)
+    buckets = plan.assign(weights(index), bound(tunnel_keys(index, with_tls=False)), [], 64)
     weighed = time.perf_counter() - begun
     keys_seen = len(first_seen(index))
     return (

@@ -23,7 +23,7 @@ from rtmp_spark.schema import arrow_schema
 from .decode import Options, Piece, SplitPlan, account_of, decode
 from .failpoint import failpoint
 from .plan import Buckets
-from .scan import About, Split, group_of_key, load, scan
+from .scan import About, Split, ends_of_key, group_of_key, load, scan
 from .tables import spark_schema
 
 SCANNED = pa.schema(
@@ -136,18 +136,21 @@ def first_seen(index: pa.Table) -> dict[bytes, int]:
     return found
 
 
-def tunnels(index: pa.Table, resumed: Iterable[bytes] = ()) -> list[list[int]]:
-    """Groups that must be decoded together: an RTMPT session may use several connections to its server.
-
-    `resumed` are connections that are known to carry RTMPT from before.
-    """
-    keys = set(resumed)
+def tunnel_keys(index: pa.Table, with_tls: bool) -> set[bytes]:
+    """The endpoints of connections with RTMPT, and `with_tls` of those that may have it inside TLS."""
+    keys: set[bytes] = set()
     for flows in index["flows"].to_pylist():
         table = load(flows)
-        keys.update(table.filter(table["tunnel"])["key"].to_pylist())
+        wanted = pc.or_(table["tunnel"], table["tls"]) if with_tls else table["tunnel"]
+        keys.update(table.filter(wanted)["key"].to_pylist())
+    return keys
+
+
+def bound(keys: Iterable[bytes]) -> list[list[int]]:
+    """Groups that must be decoded together: an RTMPT session may use several connections to its server."""
     servers: dict[bytes, set[int]] = {}
     for key in keys:
-        for end in (key[:18], key[18:]):  # the client's end is in no other
+        for end in ends_of_key(key):  # the client's end is in no other
             servers.setdefault(end, set()).add(group_of_key(key))
     return [sorted(groups) for groups in servers.values() if len(groups) > 1]
 

@@ -30,7 +30,6 @@ from .decode import Options
 from .deliver import deliveries
 from .failpoint import failpoint
 from .file_rows import file_rows
-from .flow_state import header_of, newest
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
@@ -39,13 +38,12 @@ from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
-from .scan import group_of_key
+from .resumed import Resumed, resumed
 from .stoppable import Stop
 from .tables import literal, no_glob, spark_schema
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
-LATE_NS = 1_000_000_000  # packets older than this against what was read before are not its continuation
 COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
@@ -148,7 +146,6 @@ class _Ingest:
         self.summary = Summary(lake)
         self.cores = _cores(spark)
         self.crashed: list[tuple[int, str]] = []
-        self.tunnels: list[bytes] = []  # connections that go on and carry RTMPT
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
     def __call__(
@@ -254,12 +251,14 @@ class _Ingest:
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
         tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
-        states: dict[int, list[bytes]] = {}
+        with_tls = bool(options.keylog) or any(s.about.with_secrets for s in new)
         if replaces is None:
-            states, superseded = self._resumed(writer, index, options.sensor)
+            going_on = self._resumed(writer, index, options.sensor, with_tls)
+            superseded = [header.superseded() for header in going_on.headers]
         else:
+            going_on = resumed((), index, with_tls)
             superseded = replaces.superseded
-        bound = passes.tunnels(index, self.tunnels)
+        bound = passes.bound(going_on.tunnels)
         buckets = assign(passes.weights(index), bound, _together(index, new), self.cores)
         self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
@@ -267,7 +266,9 @@ class _Ingest:
         self._tell("decode", captures)
         with self._phase("decode"):
             newest_ns = max(s.about.ts_last_ns or 0 for s in new)
-            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
+            decoder = passes.Decoder(
+                self.spark, plans, buckets, options, tables, going_on.states, newest_ns, os.getpid()
+            )
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         self._tell("write", captures)
         with self._phase("write"):
@@ -315,28 +316,16 @@ class _Ingest:
         writer.append_all({"findings": findings, "deliveries": delivered, "captures": about_files["captures"]})
         return [*superseded, *changed, *again]
 
-    def _resumed(self, writer: Writer, index: pa.Table, sensor: str) -> tuple[dict[int, list[bytes]], list[Superseded]]:
-        """Saved connections that go on in the new captures, by index group, and what they replace."""
+    def _resumed(self, writer: Writer, index: pa.Table, sensor: str, with_tls: bool) -> Resumed:
+        """Saved connections that go on in the new captures."""
         saved = writer.table("open_flows").where(f"sensor = {literal(sensor)}").select("state").toArrow()["state"]
-        states: dict[int, list[bytes]] = {}
-        superseded: list[Superseded] = []
-        if not len(saved):
-            return states, superseded
-        flows = newest((header_of(packed), packed) for packed in saved.to_pylist())
-        for key, first_ns in passes.first_seen(index).items():
-            if key not in flows:
-                continue
-            header, packed = flows[key]
-            if first_ns < header.ts_last_ns - LATE_NS:
-                self.summary.late.append(f"an earlier part of {header.uid}; decode it again with --redo")
-                continue
-            states.setdefault(group_of_key(key), []).append(packed)
-            if header.tunnel:
-                self.tunnels.append(key)
-            superseded.append(header.superseded())
+        found = resumed(saved.to_pylist(), index, with_tls)
+        late = (f"an earlier part of {header.uid}; decode it again with --redo" for header in found.late)
+        self.summary.late.extend(late)
+        for header in found.headers:
             self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows
-        return states, superseded
+        return found
 
     def _decode(
         self, decoder: passes.Decoder, index: pa.Table, writer: Writer, tables: Sequence[str]

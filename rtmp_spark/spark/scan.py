@@ -43,10 +43,12 @@ FLOWS = pa.schema(
         pa.field("ts_first_ns", pa.int64()),
         pa.field("ts_last_ns", pa.int64()),
         pa.field("tunnel", pa.bool_()),  # a request of RTMPT was seen: other connections may carry its session on
+        pa.field("tls", pa.bool_()),  # a ClientHello was seen: with its secrets it may turn out to be RTMPT
     ]
 )
 _POST = b"POST /"
 _REQUEST = re.compile(rb"POST /(open|send|idle|close|fcs)/")
+_HELLO = re.compile(rb"\x16\x03[\x00-\x04]..\x01", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class About:
     damaged: bool = False
     leaves: list[str] = field(default_factory=list)  # of the blocks that start in it
     capture_id: str | None = None  # whole files only
+    with_secrets: bool = False  # of TLS; whole files only
     status: str = "ok"
     error_code: str | None = None
     error_hint: str | None = None
@@ -127,6 +130,7 @@ class FlowIndex:
         self._numbers: dict[bytes, int] = {}
         self._totals: list[list[int]] = []  # packets, bytes, first, last
         self._tunnels: set[int] = set()
+        self._tls: set[int] = set()
         self._frames: list[Any] = []
         self._offsets: list[Any] = []
         self._flows: list[Any] = []
@@ -155,7 +159,8 @@ class FlowIndex:
             totals[3] = max(totals[3], int(high[i]))
         number_of = np.empty(len(flows.order), np.int64)
         number_of[flows.order] = numbers[flows.group]
-        self._tunnels.update(number_of[_requests(segments)].tolist())
+        self._tunnels.update(number_of[_beginning(segments, _POST, _REQUEST)].tolist())
+        self._tls.update(number_of[_beginning(segments, b"\x16\x03", _HELLO)].tolist())
         if self._with_places:
             self._frames.append(segments.frame)
             self._offsets.append(offsets)
@@ -176,7 +181,7 @@ class FlowIndex:
                 [
                     pa.array([keys[i] for i in members], pa.binary(36)),
                     *(pa.array(c, pa.int64()) for c in zip(*totals)),
-                    pa.array([i in self._tunnels for i in members.tolist()]),
+                    *(pa.array([i in marked for i in members.tolist()]) for marked in (self._tunnels, self._tls)),
                 ],
                 schema=FLOWS,
             )
@@ -188,17 +193,21 @@ class FlowIndex:
             yield number, dump(table), packets
 
 
-def _requests(segments: Any) -> list[int]:
-    """The segments that begin with a request of RTMPT."""
-    long = np.flatnonzero(segments.length >= len(_POST))
+def _beginning(segments: Any, word: bytes, pattern: re.Pattern[bytes]) -> list[int]:
+    """The segments that begin with this pattern; `word` is how it begins, for a first look at all of them."""
+    long = np.flatnonzero(segments.length >= len(word))
     if not len(long):
         return []
-    posts = (rows_at(segments.data, segments.start[long], len(_POST)) == np.frombuffer(_POST, np.uint8)).all(axis=1)
-    return [i for i in long[posts].tolist() if _REQUEST.match(segments.data, int(segments.start[i]))]
+    likely = (rows_at(segments.data, segments.start[long], len(word)) == np.frombuffer(word, np.uint8)).all(axis=1)
+    return [i for i in long[likely].tolist() if pattern.match(segments.data, int(segments.start[i]))]
 
 
 def group_of_key(key: bytes) -> int:
     return crc32(key) % GROUPS
+
+
+def ends_of_key(key: bytes) -> tuple[bytes, bytes]:
+    return key[:18], key[18:]
 
 
 def dump(batch: pa.RecordBatch) -> bytes:
@@ -304,6 +313,7 @@ def describe(about: About, capture: Capture) -> None:
     about.packets, about.packets_truncated = capture.packets, capture.packets_truncated
     about.ts_first_ns, about.ts_last_ns = capture.ts_first_ns, capture.ts_last_ns
     about.status = capture.status
+    about.with_secrets = bool(capture.decryption_secrets)
     about.problems = [_problem(p) for p in capture.problems]
     error = capture.error
     if error is not None:

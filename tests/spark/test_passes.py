@@ -12,29 +12,29 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import rewrite
-from wrappings import Tunnel, said
+from wrappings import Said, Tunnel, in_tls, over_tcp, said
 
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
-from rtmp_spark.spark.flow_state import header_of, newest
 from rtmp_spark.spark.ledger import Superseded
-from rtmp_spark.spark.passes import reason, tunnels, weights
+from rtmp_spark.spark.passes import bound, reason, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
-from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, group_of_key, load, scan
+from rtmp_spark.spark.resumed import resumed
+from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, load, scan
 
 OPTIONS = Options(redact_key="00" * 32)
 COMPARED = tuple(t for t in DECODED if t not in ("open_flows", "streams"))  # attempts are numbered later
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def sequential(paths: Iterable[Path]) -> Rows:
+def sequential(paths: Iterable[Path], options: Options = OPTIONS) -> Rows:
     found: Rows = {name: [] for name in COMPARED}
-    for table, batch in Recording(map(str, paths), OPTIONS.settings()).batches():
+    for table, batch in Recording(map(str, paths), options.settings()).batches():
         if table in found:
             found[table] += [row for row in batch.to_pylist() if row.get("uid") is not None]
     return found
@@ -43,7 +43,8 @@ def sequential(paths: Iterable[Path]) -> Rows:
 class Tables:
     """A lake of lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options = OPTIONS) -> None:
+        self.options = options
         self.rows: Rows = {name: [] for name in DECODED}
         self.files = 0
         self.resumed = 0
@@ -53,17 +54,14 @@ class Tables:
         scanned, index = first_pass(files, split_bytes)
         number(scanned, (), self.files)
         self.files += len(files)
-        flows = newest((header_of(r["state"]), r["state"]) for r in self.rows["open_flows"])
-        seen = {key for parts in index.values() for _, blob, _ in parts for key in load(blob)["key"].to_pylist()}
-        going_on = {key: flow for key, flow in flows.items() if key in seen}
-        superseded = [header.superseded() for header, _ in going_on.values()]
-        self.resumed += sum(header.has_rows for header, _ in going_on.values())
         made: Rows = {name: [] for name in DECODED}
         plans = split_plans(scanned)
         ours = [(g, blob) for split_id, parts in index.items() if split_id in plans for g, blob, _ in parts]
         table = pa.table({"group": [g for g, _ in ours], "flows": pa.array([blob for _, blob in ours], pa.binary())})
-        bound = tunnels(table, [key for key, (header, _) in going_on.items() if header.tunnel])
-        assigned = assign(weights(table), bound, [], buckets)
+        going_on = resumed([r["state"] for r in self.rows["open_flows"]], table, bool(self.options.keylog))
+        superseded = [header.superseded() for header in going_on.headers]
+        self.resumed += sum(header.has_rows for header in going_on.headers)
+        assigned = assign(weights(table), bound(going_on.tunnels), [], buckets)
         for bucket in range(assigned.count):
             groups = frozenset(g for g in range(GROUPS) if assigned.of_group[g] == bucket)
             pieces = []
@@ -72,10 +70,10 @@ class Tables:
                 if mine and split_id in plans:
                     packets_of = [packets for _, packets in mine if packets is not None]
                     pieces.append(Piece(plans[split_id], [g for g, _ in mine], packets_of))
-            states = [packed for key, (_, packed) in going_on.items() if group_of_key(key) in groups]
+            states = [packed for group, own in going_on.states.items() if group in groups for packed in own]
             plans_of = list({p.split.file for p in pieces})
             newest_ns = max(s.about.ts_last_ns or 0 for s in scanned)
-            for blobs, account in decode(pieces, plans_of, groups, OPTIONS, DECODED, states, newest_ns):
+            for blobs, account in decode(pieces, plans_of, groups, self.options, DECODED, states, newest_ns):
                 for table, blob in blobs.items():
                     made[table] += load(blob).to_pylist()
                 if account is not None:
@@ -227,6 +225,53 @@ def test_a_tunnel_goes_on_in_the_next_ingest(sample_pcaps: Path, tmp_path: Path)
         for file in files:
             tables.ingest([file], buckets=2)
         assert difference(sequential(files), tables.rows) == ""
+
+
+class QuietHome(Tunnel):
+    """The connection on which the session began says nothing any more; another one carries it."""
+
+    def round(self, up: bytes, down: bytes, status: str = "200 OK") -> None:
+        path = f"/{'send' if up else 'idle'}/{self.session_id}/{self.number}"
+        self._exchange(int(self.number > 1), path, up or b"\0", down, status=status)
+        self.number += 1
+
+    def close(self) -> list[rewrite.Packet]:
+        self._exchange(1, f"/close/{self.session_id}/{self.number}", b"\0", b"")
+        self._on(1, lambda talk: talk.close(0))
+        return self.order
+
+
+def test_a_tunnel_goes_on_without_its_first_connection(sample_pcaps: Path, tmp_path: Path) -> None:
+    packets = QuietHome(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), connections=2).close()
+    for place in (40, 60):
+        files = [tmp_path / f"{place}_{number}.pcap" for number in range(2)]
+        for file, part in zip(files, (packets[:place], packets[place:])):
+            file.write_bytes(rewrite.pcap(rewrite.build(part)))
+        tables = Tables()
+        for file in files:
+            tables.ingest([file], buckets=2)
+        assert difference(sequential(files), tables.rows) == ""
+
+
+def test_a_tunnel_inside_tls_over_several_connections(sample_pcaps: Path, tmp_path: Path) -> None:
+    tunnel = Tunnel(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), connections=3)
+    tunnel.close()
+    packets: list[rewrite.Packet] = []
+    secrets = b""
+    for port, talk in enumerate(tunnel.talks, 50000):
+        client = talk.packets[0].sender
+        given: Said = [(int(p.sender != client), p.payload) for p in talk.packets if p.payload]
+        flights, keylog = in_tls(tmp_path, given)
+        packets += over_tcp(flights, port=443, start_port=port)
+        secrets += keylog
+    path = tmp_path / "tunnel.pcap"
+    path.write_bytes(rewrite.pcap(rewrite.build(sorted(packets, key=lambda p: p.ts_ns))))
+    options = Options(redact_key="00" * 32, keylog=secrets)
+    expected = sequential([path], options)
+    assert len(expected["connections"]) == 3 and len({row["uid"] for row in expected["messages"]}) == 1
+    tables = Tables(options)
+    tables.ingest([path], buckets=4)
+    assert difference(expected, tables.rows) == ""
 
 
 def test_the_reason_is_what_a_person_can_mend() -> None:

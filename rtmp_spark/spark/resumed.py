@@ -1,0 +1,63 @@
+"""Which saved connections go on in an ingest: those whose endpoints the new captures hold, and with an RTMPT connection
+all that were saved with RTMPT to its server.
+
+A session of RTMPT lives on several TCP connections and its rows belong to the first, which may be silent from now on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from .flow_state import OpenFlow, header_of, newest
+from .passes import first_seen, tunnel_keys
+from .scan import ends_of_key, group_of_key
+
+LATE_NS = 1_000_000_000  # packets older than this against what was read before are not its continuation
+
+
+@dataclass
+class Resumed:
+    """`tunnels` are the endpoints of connections with RTMPT, new and old, that the captures hold."""
+
+    states: dict[int, list[bytes]] = field(default_factory=dict)  # by the index group with which they are decoded
+    headers: list[OpenFlow] = field(default_factory=list)
+    late: list[OpenFlow] = field(default_factory=list)
+    tunnels: set[bytes] = field(default_factory=set)
+
+    def _add(self, group: int, header: OpenFlow, packed: bytes) -> None:
+        self.states.setdefault(group, []).append(packed)
+        self.headers.append(header)
+
+
+def resumed(saved: Iterable[bytes], index: pa.Table, with_tls: bool) -> Resumed:
+    """`with_tls`: there are secrets, so RTMPT may come out of TLS."""
+    found = Resumed(tunnels=tunnel_keys(index, with_tls))
+    flows = newest((header_of(packed), packed) for packed in saved)
+    if not flows:
+        return found
+    seen = first_seen(index)
+    late: set[bytes] = set()
+    for key, (header, packed) in flows.items():
+        if key not in seen:
+            continue
+        if seen[key] < header.ts_last_ns - LATE_NS:
+            found.late.append(header)
+            late.add(key)
+            continue
+        found._add(group_of_key(key), header, packed)
+        if header.tunnel:
+            found.tunnels.add(key)
+    servers: dict[bytes, tuple[int, int]] = {}  # since when they are heard, and where
+    for key in found.tunnels - late:
+        for end in ends_of_key(key):
+            servers[end] = max((seen[key], group_of_key(key)), servers.get(end, (0, 0)))
+    for key, (header, packed) in flows.items():
+        if key in seen or not header.tunnel:
+            continue
+        heard_ns, group = max(servers.get(end, (0, 0)) for end in ends_of_key(key))
+        if heard_ns and heard_ns >= header.ts_last_ns - LATE_NS:
+            found._add(group, header, packed)
+    return found
