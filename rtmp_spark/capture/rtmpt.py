@@ -251,7 +251,7 @@ class RtmptConnection:
             "requests": self._requests,
             "readers": [None if reader is None else reader.state() for reader in self._readers],
             "sessions": [s.state() for s in self.sessions if s.connection is self._connection],
-            "joined": [s.session_id for s in self.sessions if s.connection is not self._connection],
+            "joined": [[s.session_id, s.goodbye_ns] for s in self.sessions if s.connection is not self._connection],
             "asked": [_asked_state(a) for a in (*asked, *asking)],
             "waiting": len(asked),
             "asking": None if self._asking is None else [*asked, *asking].index(self._asking),
@@ -273,8 +273,9 @@ class RtmptConnection:
             session.join(connection)
             tunnels.begin(made._server, session)
             made.sessions.append(session)
-        for name in state["joined"]:
-            made._join(name, opened=False)
+        for name, goodbye_ns in state["joined"]:
+            session = made._join(name, opened=False)
+            session.goodbye_ns = session.goodbye_ns or goodbye_ns  # the connection it began on may be over for good
         asked = [made._asked_of(saved) for saved in state["asked"]]
         made._asked = deque(asked[: state["waiting"]])
         made._asking = None if state["asking"] is None else asked[state["asking"]]

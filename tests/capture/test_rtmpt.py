@@ -191,6 +191,22 @@ def test_state_is_a_value(spoken: list[tuple[int, bytes]]) -> None:
             assert inside[0] == [b"".join(data for side, data in spoken if side == d) for d in (0, 1)]
 
 
+def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
+    wires, tunnels = (Wire(), Wire(number=1)), Tunnels()
+    readings = []
+    for number, wire in enumerate(wires):
+        flights = [(0, b"POST /send/BE7A/%d HTTP/1.1\r\nContent-Length: 1\r\n\r\n\0" % number)]
+        if number == 0:
+            flights.append((0, b"POST /close/BE7A/2 HTTP/1.1\r\nContent-Length: 1\r\n\r\n\0"))
+        readings.append(RtmptConnection(wire, tunnels, lambda item: None))
+        for item in tlskit.items(wire, tlskit.packets(flights, 300), set()):
+            readings[-1].receive(item)
+    assert readings[1].facts.goodbye_ns is not None
+    saved = json.loads(json.dumps(readings[1].state()))
+    resumed = RtmptConnection.resume(saved, wires[1], Tunnels(), lambda item: None)
+    assert resumed.facts.goodbye_ns == readings[1].facts.goodbye_ns
+
+
 # -- what can go wrong ------------------------------------------------------------------------------------------------
 
 
