@@ -373,6 +373,9 @@ class Conversation:
         if self._settings.uid not in (None, self.uid):
             if final or self.wrapping is None or not self.wrapping.carriers:  # else it may carry the one that is wanted
                 self._refuse("filtered")
+            for decoder in self.directions:
+                if decoder is not None:
+                    decoder.take_facts()
             return False
         if fresh and not self._settings.filters_late:
             self._ask_for_show()
@@ -435,8 +438,9 @@ class Conversation:
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
             # A fault goes before the media of its packet: it may say that a time there means nothing.
-            if ((first and first[0] <= at) or (second and second[0] <= at)) and type(fact) is not FaultFact:
-                self._fold_media(at)
+            before = at - 1 if type(fact) is FaultFact else at
+            if (first and first[0] <= before) or (second and second[0] <= before):
+                self._fold_media(before)
             direction = names[number]
             told(direction, fact)
             if judged is not None:

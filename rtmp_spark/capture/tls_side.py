@@ -291,7 +291,8 @@ class TlsSide:
                 self._enter(epoch, 1)
                 self._accept(opened, end, out)
                 return
-        if self.epoch.kind == HANDSHAKE_EPOCH and self.role == 0 and not self.opened and self._hellos.early_data:
+        may_be_early = self.epoch.kind == HANDSHAKE_EPOCH and self.role == 0 and self._hellos.early_data
+        if may_be_early and self._key is not None and not self.opened:
             self.early_refused += 1
             self._lost[0] += max(len(fragment) - _LEAST_BYTES, 0)
             self._lost[1] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +28,15 @@ def output_path(name: str, inputs: Iterable[str]) -> Path:
 def whole_file(target: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name when all is written: half of it would look like the whole."""
     special = target.exists() and not target.is_file()  # a pipe or a device has no half to hide
+    special = special or str(target).startswith(("/dev/", "/proc/"))  # nor has /dev/stdout, wherever it leads
+    target = target if special else target.resolve()
     beside = target if special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
             yield file
         if not special:
+            if target.exists():
+                shutil.copymode(target, beside)
             beside.replace(target)
     except OSError as error:
         if error.filename in (None, str(beside)):

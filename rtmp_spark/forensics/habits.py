@@ -6,6 +6,7 @@ fingerprint.py compares these habits with the ones on file.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from rtmp_spark.forensics.tagged import fields, text
 
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
-_SHORT_NAME = 3  # characters
+_PIECES = re.compile(r"\w+|\W")
 _TELLING = frozenset("onMetaData @setDataFrame connect releaseStream publish play _result onStatus".split())
 _KINDS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
@@ -32,7 +33,7 @@ class HabitFold:
         self.server: Habits = {}
         self._words: dict[str, list[str]] = {"c2s": [], "s2c": []}
         self._packets: dict[str, bytes] = {}  # C1 and S1, while they are needed
-        self._name: str | None = None  # of the stream: a credential, never part of a habit nor of the state
+        self._name: tuple[str, int] | None = None  # of the stream, a credential: its hash, and of how many pieces it is
 
     def _of(self, direction: str) -> Habits:
         return self.client if direction == "c2s" else self.server
@@ -99,12 +100,13 @@ class HabitFold:
 
     def _nameless(self, words: str | None) -> str:
         """A server's words without the stream they are about."""
-        words = words or ""
-        if self._name and len(self._name) > _SHORT_NAME:
-            words = words.replace(self._name, "*")
-        elif self._name:  # "s" stands in many words
-            words = re.sub(rf"(?<!\w){re.escape(self._name)}(?!\w)", "*", words)
-        return " ".join("*" if "/" in word or "?" in word else word for word in words.split())
+        pieces = _PIECES.findall((words or "")[: 4 * _VALUE_CHARS])
+        if self._name is not None:
+            name, length = self._name
+            for start in range(len(pieces) - length, -1, -1):
+                if _hash("".join(pieces[start : start + length])) == name:
+                    pieces[start : start + length] = "*"
+        return " ".join("*" if "/" in word or "?" in word else word for word in "".join(pieces).split())
 
     def _asked(self, name: str, fact: CommandFact) -> None:
         args = fact.args
@@ -113,7 +115,8 @@ class HabitFold:
         elif name == "releaseStream":
             self._learn("c2s", "release_id", _plain(fact.transaction_id))
         elif name in ("publish", "play"):
-            self._name = text(args[1]) if len(args) > 1 else None
+            named = text(args[1]) if len(args) > 1 else None
+            self._name = (_hash(named), len(_PIECES.findall(named))) if named else None
             self._learn("c2s", f"{name}_csid", fact.csid)
             self._learn("c2s", f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
@@ -133,13 +136,14 @@ class HabitFold:
 
     def state(self) -> list[Any]:
         packets = {direction: packet.hex() for direction, packet in self._packets.items()}
-        return [self.client, self.server, self._words, packets]
+        return [self.client, self.server, self._words, packets, self._name]
 
     def resume(self, state: list[Any]) -> None:
-        client, server, words, packets = state
+        client, server, words, packets, name = state
         self.client, self.server = dict(client), dict(server)
         self._words = {d: list(known) for d, known in words.items()}
         self._packets = {direction: bytes.fromhex(packet) for direction, packet in packets.items()}
+        self._name = None if name is None else (name[0], name[1])
 
 
 # -- what commands teach, whoever sends them --------------------------------------------------------------------------
@@ -186,6 +190,10 @@ def _passed_on(args: list[Any]) -> Taught:
 def _named(args: list[Any], habit: str, names: Sequence[str]) -> Taught:
     found = [given[name] for given in map(fields, args) for name in names if text(given.get(name))]
     return [(habit, _short(value)) for value in found]
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _short(value: object) -> str:

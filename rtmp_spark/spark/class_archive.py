@@ -92,9 +92,11 @@ def make(name: str) -> None:
         if _is_whole(archive):
             return
         growing = archive.with_suffix(".growing")
-        with suppress(OSError, subprocess.TimeoutExpired):
-            run = f"from rtmp_spark.spark.class_archive import warm_up; warm_up({str(growing)!r})"
+        run = f"from rtmp_spark.spark.class_archive import warm_up; warm_up({str(growing)!r})"
+        try:
             subprocess.run([sys.executable, "-c", run], capture_output=True, timeout=_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return  # another day, on a quieter machine
         if growing.exists() and growing.stat().st_size:
             growing.replace(archive)
         else:

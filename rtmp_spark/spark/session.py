@@ -7,7 +7,9 @@ quick, quiet logs, and a class archive that halves the time to the first write.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -79,8 +81,10 @@ def start_spark(
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             if "-XX:SharedArchiveFile=" in settings.get("spark.driver.extraJavaOptions", ""):
-                class_archive.forget(delta_jars())  # it may be to blame
-                return start_spark(master, conf=conf, small=small, app_name=app_name)
+                os.environ[class_archive.VARIABLE] = "0"  # once more, without: a broken one is to blame if that works
+                spark = start_spark(master, conf=conf, small=small, app_name=app_name)
+                class_archive.forget(delta_jars())
+                return spark
             reason = said() or _first_line(error)
             raise UserError(f"Spark did not start: {reason}.", "Run `rtmp-spark doctor`.", 3) from error
     if not str(settings.get("spark.master", "local")).startswith("local["):
@@ -187,12 +191,13 @@ def _ship_package(spark: SparkSession) -> None:
     package = Path(__file__).resolve().parent.parent
     if not package.is_dir():  # we run from a zip: --py-files
         return
-    with tempfile.TemporaryDirectory(prefix="rtmp_spark_") as directory:
-        archive = Path(directory) / "rtmp_spark.zip"
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-            for path in sorted(package.rglob("*.py")):
-                out.write(path, str(Path("rtmp_spark") / path.relative_to(package)))
-        spark.addArtifacts(str(archive), pyfile=True)  # copies it
+    directory = tempfile.mkdtemp(prefix="rtmp_spark_")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # not before: executors fetch it when they start
+    archive = Path(directory) / "rtmp_spark.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in sorted(package.rglob("*.py")):
+            out.write(path, str(Path("rtmp_spark") / path.relative_to(package)))
+    spark.addArtifacts(str(archive), pyfile=True)
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def _ask(program: list[str], vector: dict[str, Any]) -> Result:
         raise BadVector(f"the decoder printed no JSON: {error}") from None
     if not isinstance(result, dict):
         raise BadVector("the decoder printed no JSON object")
-    if "skip" in result:
+    if result.get("skip") is True:
         raise Skipped
     return result
 

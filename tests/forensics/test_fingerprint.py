@@ -113,3 +113,21 @@ def test_evidence_holds_no_stream_name() -> None:
 def test_who_will_break_at_4_h_39_min(software: str, breaks: bool) -> None:
     """Mended by obsproject/obs-studio#10097, in 30.1."""
     assert predicted(software) is breaks
+
+
+def test_the_name_of_a_stream_is_in_no_habit_nor_in_the_state() -> None:
+    def published(fold: HabitFold) -> None:
+        fold.command("c2s", command("publish", 0.0, None, "secret key", "live"))
+
+    def answered(fold: HabitFold) -> None:
+        told = {"code": "NetStream.Publish.Start", "description": "Stream 'secret key' is now published."}
+        fold.command("s2c", command("onStatus", 0.0, None, told))
+
+    whole = HabitFold()
+    published(whole)
+    cut = HabitFold()
+    cut.resume(json.loads(json.dumps(whole.state())))
+    for fold in (whole, cut):
+        answered(fold)
+        assert fold.server["Publish.Start"] == "Stream '*' is now published."
+        assert "secret" not in json.dumps(fold.state())
