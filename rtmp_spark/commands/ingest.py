@@ -82,12 +82,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
+    from rtmp_spark.spark.pipeline import Stopped
     from rtmp_spark.spark.session import start_spark
 
     if not args.quiet:
         print("rtmp-spark: Spark starts", file=sys.stderr)
     small = sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow
-    spark = stop.spark = start_spark(args.master, small=small)
+    try:
+        spark = stop.spark = start_spark(args.master, small=small)
+    except Exception:
+        if stop.is_set():  # the programs that start Java got the signal too
+            raise Stopped(landed=False) from None
+        raise
     try:
         code = 0
         if args.paths:
