@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from rtmp_spark.capture.attempts import number_attempts
@@ -88,18 +89,21 @@ def _retold(
 def _rounds(
     writer: Writer, sensor: str, fresh: Fresh, own: dict[str, Ended], asked: Sequence[Row], before: Sequence[Row]
 ) -> dict[str, Ended]:
-    """Connections that can be rounds of one authentication: the new ones, those of old rounds, and who came then."""
-    ends = dict(own)
+    """Connections that can be rounds of one authentication: the new ones, those of old rounds, and who came after."""
     if not writer.state.last:
-        return ends
-    wanted = F.col("uid").isin(sorted({row[_UID] for row in before}))
-    rounds = [own[row[_UID]] for row in asked]
+        return dict(own)
+
+    def of_the_lake(wanted: Column) -> dict[str, Ended]:
+        found = ends_of(of_sensor(writer, sensor).where(wanted).select(*Ended._fields).toArrow())
+        return {uid: end for uid, end in found.items() if uid not in fresh.gone}
+
+    old = of_the_lake(F.col("uid").isin(sorted({row[_UID] for row in before}))) if before else {}
+    rounds = [*old.values(), *(own[row[_UID]] for row in asked)]
     if rounds:
         first, last = min(end.ts_start for end in rounds), max(end.ts_start for end in rounds) + ROUND_US
         then = F.col("ts_start").between(*(F.timestamp_micros(F.lit(t)) for t in (first, last)))
-        wanted |= then & F.col("resp_h").isin(sorted({end.resp_h for end in rounds}))
-    found = ends_of(of_sensor(writer, sensor).where(wanted).select(*Ended._fields).toArrow())
-    return {uid: end for uid, end in found.items() if uid not in fresh.gone} | ends
+        old |= of_the_lake(then & F.col("resp_h").isin(sorted({end.resp_h for end in rounds})))
+    return old | own
 
 
 def _untold(findings: Iterable[Row]) -> list[Row]:

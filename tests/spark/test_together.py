@@ -35,25 +35,27 @@ def moved(packets: Sequence[Packet], seconds: float, port: int) -> list[Packet]:
     return [replace(p, ts_ns=p.ts_ns + shift, sport=end(p.sport), dport=end(p.dport)) for p in packets]
 
 
-def refused_with_a_challenge(start_ns: int, port: int) -> list[Packet]:
-    """One round of Adobe's authentication: the client asks, the server wants credentials and closes."""
+def one_round(start_ns: int, port: int, let_in: bool) -> list[Packet]:
+    """One round of Adobe's authentication: the client asks, the server lets it in, or wants credentials and closes."""
     zeros = bytes(1536)
     asked = dump_command("connect", 1.0, {"app": "live", "tcUrl": "rtmp://10.0.0.2/live"})
     told = {"level": "error", "code": "NetConnection.Connect.Rejected", "description": "[ authmod=adobe ] needauth"}
-    refused = dump_command("_error", 1.0, None, told)
+    if let_in:
+        told = {"level": "status", "code": "NetConnection.Connect.Success"}
+    answer = dump_command("_result" if let_in else "_error", 1.0, None, told)
 
     def sent(payload: bytes) -> bytes:
         return RtmpEncoder().send(Message(3, 0, COMMAND_AMF0, 0, payload))
 
     talk = Talk(("10.0.0.1", port), start_ns=start_ns).open()
     talk.say(0, b"\x03" + zeros).say(1, b"\x03" + zeros + zeros).say(0, zeros)
-    return talk.say(0, sent(asked)).say(1, sent(refused)).close(1).packets
+    return talk.say(0, sent(asked)).say(1, sent(answer)).close(1).packets
 
 
 @pytest.fixture(scope="module")
 def captures(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """In the order of time: a publisher and its player, cut in two; tries that end after equal times; two publishers of
-    one name at once; an authentication in two rounds."""
+    one name at once; an authentication, let in at the third round; shortly after it the same client again."""
     quick = rewrite.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
     published = [replace(p, ts_ns=quick[0].ts_ns + 4 * (p.ts_ns - quick[0].ts_ns)) for p in quick]  # over 2 s
     length = (published[-1].ts_ns - published[0].ts_ns) / SECOND
@@ -61,13 +63,14 @@ def captures(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> li
     later = (relayed[-1].ts_ns - published[0].ts_ns) / SECOND + 1000
     tries = [moved(published, later + n * (length + 5), 50_000 + n) for n in range(3)]
     both = [moved(published, later + 1000 + n, 51_000 + n) for n in range(2)]
-    rounds = [refused_with_a_challenge(both[-1][-1].ts_ns + n * 5 * SECOND, 52_000 + n) for n in range(2)]
+    rounds = [one_round(both[-1][-1].ts_ns + n * 5 * SECOND, 52_000 + n, let_in=n > 1) for n in range(4)]
     middle = (relayed[0].ts_ns + relayed[-1].ts_ns) // 2
     files = [
         [p for p in relayed if p.ts_ns < middle],
         [*(p for p in relayed if p.ts_ns >= middle), *tries[0], *tries[1]],
         [*tries[2], *both[0], *rounds[0]],
-        [*both[1], *rounds[1]],
+        [*both[1], *rounds[1], *rounds[2]],
+        rounds[3],
     ]
     directory = tmp_path_factory.mktemp("captures")
     paths = [directory / f"{number}.pcap" for number in range(len(files))]
@@ -94,7 +97,7 @@ def expected(captures: list[Path]) -> Rows:
     told = "".join(rows["findings"])
     assert len(rows["deliveries"]) == 1
     assert told.count("4 times in a row") == told.count("was publishing this name already") == 1
-    assert told.count("; it goes on in C") == 1
+    assert told.count("; it goes on in C") == 2
     return {name: sorted(found) for name, found in rows.items()}
 
 
