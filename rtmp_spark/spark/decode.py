@@ -152,12 +152,13 @@ class BucketRecording(Recording):
         """Every connection that could go on in a later file, as it stands before `finish`.
 
         `newest_ns` is the time of the newest packet of all buckets: what a bucket has seen says little about who is
-        over for good.
+        over for good. A closed one on which a session of RTMPT began can, as long as others carry the session on.
         """
         flows = []
         carry = self._reassembler._carry
-        for connection in self._reassembler.connections:
-            if connection.closed_ts_ns is not None and connection.closed_ts_ns + LINGER_NS < newest_ns:
+        for connection in (*self._reassembler.connections, *(c.connection for c in self._lingering)):
+            is_over = connection.closed_ts_ns is not None and connection.closed_ts_ns + LINGER_NS < newest_ns
+            if is_over and not self._tunnels.carried_on(connection):
                 continue
             conversation = connection.tag
             messages, commands, second = ((0, 0), (0, 0), 0) if conversation is None else bases(conversation)

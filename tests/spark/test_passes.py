@@ -241,8 +241,19 @@ class QuietHome(Tunnel):
         return self.order
 
 
-def test_a_tunnel_goes_on_without_its_first_connection(sample_pcaps: Path, tmp_path: Path) -> None:
-    packets = QuietHome(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), connections=2).close()
+class ClosedHome(QuietHome):
+    """The connection on which the session began is closed, for longer than late packets could come."""
+
+    def round(self, up: bytes, down: bytes, status: str = "200 OK") -> None:
+        if self.number == 3:
+            self._on(0, lambda talk: talk.close(0))
+            self.clock += 100_000_000_000
+        super().round(up, down, status)
+
+
+@pytest.mark.parametrize("kind", [QuietHome, ClosedHome])
+def test_a_tunnel_goes_on_without_its_first_connection(kind: type[Tunnel], sample_pcaps: Path, tmp_path: Path) -> None:
+    packets = kind(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), connections=2).close()
     for place in (40, 60):
         files = [tmp_path / f"{place}_{number}.pcap" for number in range(2)]
         for file, part in zip(files, (packets[:place], packets[place:])):
