@@ -88,7 +88,7 @@ def _meet(play: Streamed, start: int, end: int) -> bool:
 
 def _of_that_time(writer: Writer, sensor: str, fresh: Fresh, played: Sequence[Streamed]) -> list[Streamed]:
     """Streams of the lake that were published while these were played."""
-    times = min(s.ts_start for s in played), max(s.ts_end for s in played)
+    times = [(s.ts_start, s.ts_end) for s in played]
     rows = fetch(writer.table("streams").where((F.col("role") == "publish") & overlapping(times)), "streams")
     uids = {row[0] for row in rows} - fresh.gone
     if not uids:

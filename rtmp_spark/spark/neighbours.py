@@ -1,16 +1,17 @@
 """Which connections of a lake an ingest's new ones must be seen together with: those that used the same stream names or
 streamed at the same time, and authentications shortly before.
 
-Three plain queries, one table each, so that a small ingest stays quick; what they fetch goes with the number of
-connections that have something in common with the new ones, not with the lake. A recording of another sensor is another
-story.
+Three plain queries, one table each, so that a small ingest stays quick. What they fetch goes with the connections that
+share a name with the new ones or streamed at their times (at most `MOST_SPANS` stretches of time: beyond that the
+shortest pauses count too), not with the lake. A recording of another sensor is another story.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from operator import or_
 from typing import Any
 
@@ -29,6 +30,7 @@ from .tuples import Row, among, fetch
 BY_NAME = ("SESSION_BAD_NAME", "SESSION_PERIODIC", "SESSION_END")  # findings that rules over names read or write
 BY_ROUND = ("CMD_AUTH_ROUND",)
 ROUND_US = 30_000_000  # within which the next connection of an authentication follows
+MOST_SPANS = 16  # of time, in one query
 _STREAMS = column_names("streams")
 _UID, _NAME = _STREAMS.index("uid"), _STREAMS.index("name")
 Times = tuple[int, int]  # first and last, microseconds
@@ -100,9 +102,33 @@ def neighbours(writer: Writer, sensor: str, fresh: Fresh) -> Neighbours:
     return found
 
 
-def overlapping(times: Times) -> Column:
-    first, last = (F.timestamp_micros(F.lit(t)) for t in (times[0] - CACHE_US, times[1] + CACHE_US))
-    return (F.col("ts_end") >= first) & (F.col("ts_start") <= last)
+def overlapping(times: Sequence[Times]) -> Column:
+    """Streams at any of these times."""
+    return reduce(or_, (_at(first, last) for first, last in merged(times)))
+
+
+def _at(first: int, last: int) -> Column:
+    since, until = (F.timestamp_micros(F.lit(t)) for t in (first - CACHE_US, last + CACHE_US))
+    return (F.col("ts_end") >= since) & (F.col("ts_start") <= until)
+
+
+def merged(times: Sequence[Times]) -> list[Times]:
+    """The stretches of time that these cover, joined over the shortest pauses where there are too many."""
+    found = _joined(times, 2 * CACHE_US)
+    if len(found) > MOST_SPANS:
+        pauses = sorted(b[0] - a[1] for a, b in pairwise(found))
+        found = _joined(found, pauses[-MOST_SPANS])
+    return found
+
+
+def _joined(times: Sequence[Times], pause: int) -> list[Times]:
+    joined: list[Times] = []
+    for first, last in sorted(times):
+        if joined and first - joined[-1][1] <= pause:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
 
 
 def _streams(writer: Writer, names: set[str], times: Mapping[str, list[Times]]) -> list[Row]:
@@ -110,8 +136,7 @@ def _streams(writer: Writer, names: set[str], times: Mapping[str, list[Times]]) 
     at: list[Column] = []
     for role, spans in times.items():
         if spans:
-            whole = min(a for a, _ in spans), max(b for _, b in spans)
-            at.append((F.col("role") == role) & overlapping(whole))
+            at.append((F.col("role") == role) & overlapping(spans))
     if len(names) > 500:
         rows = fetch(among(writer.spark, streams, "name", names), "streams")
         more = fetch(streams.where(reduce(or_, at)), "streams") if at else []
