@@ -148,22 +148,21 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     pytest.fail("the server did not start")
 
 
-IN_A_SESSION = """
+OVER_CONNECT = """
 import sys
-from pyspark.sql import SparkSession
 from rtmp_spark.spark import Lake, ingest, start_spark
-spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
-assert start_spark() is spark
-assert len(ingest(spark, sys.argv[3:], sys.argv[2]).ingested) == 1
-assert Lake(spark, sys.argv[2]).deliveries.count() == 1
+spark = start_spark()
+assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
+assert start_spark() is spark, "a session that is there already is used, as in a notebook"
+assert len(ingest(spark, sys.argv[2:], sys.argv[1]).ingested) == 2
+assert Lake(spark, sys.argv[1]).deliveries.count() == 1
 """
 
 
 def test_spark_connect(local: Path, connect: str, sample_pcaps: Path, tmp_path: Path) -> None:
-    """A server that SPARK_REMOTE names; then a session that the user has already, as in a notebook."""
+    """A server that SPARK_REMOTE names."""
     lake = tmp_path / "lake"
-    python(IN_A_SESSION, connect, str(lake), str(sample_pcaps / NAMES[0]))
-    run(lake, sample_pcaps, SPARK_REMOTE=connect)
+    python(OVER_CONNECT, str(lake), *(str(sample_pcaps / name) for name in NAMES), SPARK_REMOTE=connect)
     assert_same(local, lake)
 
 
