@@ -39,7 +39,6 @@ from .flow_state import (
     OpenFlow,
     bases,
     begins_tunnels,
-    carries_tunnel,
     freeze,
     header_of,
     pack,
@@ -47,6 +46,7 @@ from .flow_state import (
     restore,
     save,
     state_of,
+    wrapping_of,
 )
 from .paths import open_file
 from .scan import group_of_key, places
@@ -171,7 +171,7 @@ class BucketRecording(Recording):
             state = save(connection)
             state["carry"] = [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]
             state["early"] = self._early.get(connection.number, [])
-            header.tunnel = carries_tunnel(state)
+            header.tunnel, header.tls = wrapping_of(state) in ("rtmpt", "nested"), wrapping_of(state) == "tls"
             flows.append((connection, header, freeze(state)))
         return flows
 

@@ -65,6 +65,7 @@ class OpenFlow:
     tables: tuple[str, ...]  # message tables that hold provisional rows
     files: dict[str, str]  # captures it was in, by number
     tunnel: bool = False  # carries RTMPT
+    tls: bool = False  # may carry it inside
 
     def superseded(self) -> Superseded:
         tables = ("open_flows", *(CONNECTION_TABLES if self.has_rows else ()), *self.tables)
@@ -106,9 +107,10 @@ def restore(state: dict[str, Any], connection: Connection, settings: Settings, t
     return None if saved is None else _restore(saved, connection, settings, tunnels)
 
 
-def carries_tunnel(state: dict[str, Any]) -> bool:
+def wrapping_of(state: dict[str, Any]) -> str | None:
+    """tls, rtmpt, or nested: the second inside the first."""
     wrapping = (state["conversation"] or {}).get("wrapping")
-    return wrapping is not None and wrapping["kind"] in ("rtmpt", "nested")
+    return None if wrapping is None else wrapping["kind"]
 
 
 def begins_tunnels(state: dict[str, Any]) -> bool:

@@ -48,7 +48,7 @@ def resumed(saved: Iterable[bytes], index: pa.Table, with_tls: bool) -> Resumed:
             late.add(key)
             continue
         found._add(group_of_key(key), header, packed)
-        if header.tunnel:
+        if header.tunnel or (with_tls and header.tls):
             found.tunnels.add(key)
     servers: dict[bytes, tuple[int, int]] = {}  # since when they are heard, and where
     for key in found.tunnels - late:

@@ -283,6 +283,11 @@ def test_a_tunnel_inside_tls_over_several_connections(sample_pcaps: Path, tmp_pa
     tables = Tables(options)
     tables.ingest([path], buckets=4)
     assert difference(expected, tables.rows) == ""
+    files = cut_file(path, tmp_path, [24])  # between the hellos and the first request
+    expected, tables = sequential(files, options), Tables(options)
+    for file in files:
+        tables.ingest([file], buckets=4)
+    assert expected["messages"] and difference(expected, tables.rows) == ""
 
 
 def test_the_reason_is_what_a_person_can_mend() -> None:
