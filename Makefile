@@ -36,6 +36,7 @@ $(STAMP): pyproject.toml
 
 lint: $(STAMP) ## ruff
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy --strict $(CODE)
@@ -46,6 +47,7 @@ test: $(STAMP) lint types ## everything: ruff, mypy --strict, every test; names 
 
 quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real peers and slow ones
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(PYTEST) -q -n auto -m "not spark and not peers and not slow"
 
 demo: $(STAMP) ## relay, a faulty stream, a tapped pcap, Delta tables, findings and a page, in artifacts/demo

@@ -45,13 +45,17 @@ def measure(path: str, window_bytes: int) -> None:
                 break
         size = capture.size_bytes
         connections = reassembler.counts["connections"]
-        print(f"{path}: {size / 1e6:.0f} MB, {capture.packets} packets, {connections} connections, "
-              f"{runs} runs, {delivered} bytes delivered")
+        print(
+            f"{path}: {size / 1e6:.0f} MB, {capture.packets} packets, {connections} connections, "
+            f"{runs} runs, {delivered} bytes delivered"
+        )
     for step, seconds in (*spent.items(), ("all", sum(spent.values()))):
         rate = size / 1e6 / max(seconds, 1e-9)
         per_flow = seconds * 1e6 / max(2 * connections, 1)
-        print(f"  {step:8} {seconds:7.2f} s CPU {rate:8.0f} MB/s {seconds * 1e9 / size:6.2f} ns/byte "
-              f"{per_flow:10.1f} us per direction")
+        print(
+            f"  {step:8} {seconds:7.2f} s CPU {rate:8.0f} MB/s {seconds * 1e9 / size:6.2f} ns/byte "
+            f"{per_flow:10.1f} us per direction"
+        )
     print(f"  highest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

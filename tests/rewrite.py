@@ -342,9 +342,7 @@ class Talk:
         (src, sport), (dst, dport) = self.ends[side], self.ends[1 - side]
         seq = (self.seq[side] if seq is None else seq) & MASK
         ack = (self.seq[1 - side] if ack is None else ack) & MASK
-        self.packets.append(
-            Packet(self.now_ns, src, sport, dst, dport, seq, ack, flags, window, payload, options)
-        )
+        self.packets.append(Packet(self.now_ns, src, sport, dst, dport, seq, ack, flags, window, payload, options))
         self.now_ns += self.step_ns
         return self
 

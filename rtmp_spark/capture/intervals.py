@@ -115,9 +115,7 @@ class Carry:
 
     def plus(self, other: Carry) -> Carry:
         """Both, the newest rows only when there are too many or too old ones."""
-        joined = Carry(
-            *(np.concatenate((getattr(self, f.name), getattr(other, f.name))) for f in fields(Carry))
-        )
+        joined = Carry(*(np.concatenate((getattr(self, f.name), getattr(other, f.name))) for f in fields(Carry)))
         if not len(joined.ts_ns):
             return joined
         joined = joined.select(joined.ts_ns >= joined.ts_ns.max() - _CARRY_NS)
@@ -193,9 +191,7 @@ def of_window(
     return _rows(seen, number, origin, in_flight, rtt_sum, rtt_count), carry
 
 
-def _rows(
-    seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints
-) -> Intervals:
+def _rows(seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints) -> Intervals:
     """Sums per direction and second; windows count for the direction that they hold back."""
     second = seen.ts_ns // _NS
     earliest = int(second.min())

@@ -77,9 +77,7 @@ class Dissector:
         self.first_unknown: dict[int, tuple[int, int]] = {}  # link type -> number and time of its first packet
 
     def segments(self, block: PacketBlock) -> Segments:
-        packets = Packets(
-            block.data, block.start.copy(), block.start + block.caplen, block.start + block.origlen
-        )
+        packets = Packets(block.data, block.start.copy(), block.start + block.caplen, block.start + block.origlen)
         kind = descend(packets, LINK + block.link_type)
         found = self._tcp(packets, kind, block.frame, block.ts_ns)
         odd = np.flatnonzero((kind == FRAGMENT) | (kind == FRAGMENT_V6) | (kind >= LINK))

@@ -248,8 +248,7 @@ class RtmptSession:
             "goodbye_ns": self.goodbye_ns,
             "noted": [note.state() for note in self._noted],
             "lanes": [
-                [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)]
-                for lane in self._lanes
+                [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)] for lane in self._lanes
             ],
         }
 

@@ -16,6 +16,7 @@ from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     from rtmp_spark.capture.conversation import Conversation
 
+
 @dataclass
 class Settings:
     """What a recording wants to know and how."""

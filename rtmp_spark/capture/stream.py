@@ -258,9 +258,7 @@ class Stream:
         self.drain(out)
         return retransmitted
 
-    def _place(
-        self, offset: int, end: int, data: bytes | None, frame: int, ts_ns: int, out: list[Item]
-    ) -> int:
+    def _place(self, offset: int, end: int, data: bytes | None, frame: int, ts_ns: int, out: list[Item]) -> int:
         """Put what is new of a piece among the held ones and compare the rest; gives how much was new."""
         start, fresh = offset, 0
 

@@ -85,9 +85,7 @@ class Nested:
     @property
     def facts(self) -> WrappingFacts:
         outer, inner = self.outer.facts, self.inner.facts
-        return inner._replace(
-            server_name=outer.server_name, tls_version=outer.tls_version, tls_cipher=outer.tls_cipher
-        )
+        return inner._replace(server_name=outer.server_name, tls_version=outer.tls_version, tls_cipher=outer.tls_cipher)
 
     @property
     def client_randoms(self) -> list[bytes]:

@@ -24,8 +24,17 @@ def packets(count: int = 12, six: bool = False) -> list[Packet]:
     a, b = ("2001:db8::1", "2001:db8::2") if six else ("10.1.2.3", "172.16.0.9")
     return [
         Packet(
-            NOW + n * 1000, a, 50000 + n, b, 1935, dice.randrange(2**32), dice.randrange(2**32), ACK | (n % 2) * PSH,
-            dice.randrange(65536), dice.randbytes(n * 7), b"\1\1\x08\x0a" + dice.randbytes(8) if n % 3 else b"",
+            NOW + n * 1000,
+            a,
+            50000 + n,
+            b,
+            1935,
+            dice.randrange(2**32),
+            dice.randrange(2**32),
+            ACK | (n % 2) * PSH,
+            dice.randrange(65536),
+            dice.randbytes(n * 7),
+            b"\1\1\x08\x0a" + dice.randbytes(8) if n % 3 else b"",
         )
         for n in range(count)
     ]

@@ -32,9 +32,7 @@ def frames(count: int, seed: int = 1) -> list[tuple[int, bytes]]:
 
 def contents(capture: Capture) -> list[tuple[int, int, bytes]]:
     """(frame, time, bytes) of every packet."""
-    return [
-        (int(block.frame[n]), int(block.ts_ns[n]), block.packet(n)) for block in capture for n in range(len(block))
-    ]
+    return [(int(block.frame[n]), int(block.ts_ns[n]), block.packet(n)) for block in capture for n in range(len(block))]
 
 
 def expected(packets: list[tuple[int, bytes]]) -> list[tuple[int, int, bytes]]:
@@ -53,7 +51,7 @@ def test_the_four_magics(order: str, nano: bool, window_bytes: int) -> None:
 
 
 def test_nanoseconds_are_kept() -> None:
-    (_, ts_ns, _), = contents(open_capture(io.BytesIO(rewrite.pcap([(1_234_567_890_123_456_789, b"x")], nano=True))))
+    ((_, ts_ns, _),) = contents(open_capture(io.BytesIO(rewrite.pcap([(1_234_567_890_123_456_789, b"x")], nano=True))))
     assert ts_ns == 1_234_567_890_123_456_789
 
 

@@ -194,8 +194,7 @@ def test_one_lost_packet_loses_only_its_bytes(sample_pcaps: Path) -> None:
     assert holes == missing and len(missing) == 233
     assert all(gap.acked for gap in talked.directions[0].gaps)
     assert [
-        (at in holes) or found == true
-        for at, (found, true) in enumerate(zip(talked.bytes[0], whole[0], strict=True))
+        (at in holes) or found == true for at, (found, true) in enumerate(zip(talked.bytes[0], whole[0], strict=True))
     ].count(False) == 0
     assert talked.bytes[1] == whole[1]
 

@@ -88,9 +88,7 @@ def ways() -> list[object]:
 
 
 @pytest.mark.parametrize("options", ways())
-def test_the_same_is_said_inside(
-    tmp_path: Path, sample_pcaps: Path, options: dict[str, object]
-) -> None:
+def test_the_same_is_said_inside(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
     packets = over_tcp(flights, port=5000)
@@ -110,9 +108,7 @@ def test_the_same_is_said_inside(
 
 
 @pytest.mark.parametrize("options", ways())
-def test_lost_packets_cost_only_what_they_touch(
-    tmp_path: Path, sample_pcaps: Path, options: dict[str, object]
-) -> None:
+def test_lost_packets_cost_only_what_they_touch(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
     packets = over_tcp(flights, port=5000)

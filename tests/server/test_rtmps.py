@@ -52,9 +52,7 @@ def test_a_recording_of_rtmps_is_read_with_the_key_log(tmp_path: Path, writer: s
     assert b"@setDataFrame" not in (tmp_path / "wire.pcap").read_bytes()
 
 
-def test_a_certificate_that_is_not_trusted_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_that_is_not_trusted_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certificate = str(make_certificate(tmp_path))
     relay = RelayProcess(["--tls-cert", certificate, "--tls-key", certificate], tmp_path / "relay.log")
     try:
