@@ -42,8 +42,9 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy --strict $(CODE)
 
 test: $(STAMP) lint types ## everything: ruff, mypy --strict, every test; names what was skipped and why
-	@# Spark's tests come after the others, in one process: they share a session, which uses all cores itself.
-	status=0; $(PYTEST) -n auto -m "not spark" || status=1; $(PYTEST) -m spark || status=1; exit $$status
+	@# Spark's tests come after the others, whole files in two processes: each has a session, many start Javas and wait.
+	status=0; $(PYTEST) -n auto -m "not spark" || status=1; \
+	$(PYTEST) -n 2 --dist loadfile -m spark || status=1; exit $$status
 
 quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real peers and slow ones
 	$(BIN)/ruff check .
