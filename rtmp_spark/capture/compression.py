@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
+from abc import ABC, abstractmethod
 from typing import Any, BinaryIO
 
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
@@ -57,7 +58,7 @@ class _Prefixed:
         return self._file.read(size)
 
 
-class _Decompressing(ByteStream):
+class _Decompressing(ByteStream, ABC):
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         super().__init__(file)
         self._limits = limits
@@ -98,11 +99,12 @@ class _Decompressing(ByteStream):
         self.problem = (code, detail, hint)
         return b""
 
-    def _inflate(self, size: int) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _inflate(self, size: int) -> bytes: ...
 
+    @abstractmethod
     def _unfinished(self) -> bool:
-        raise NotImplementedError
+        """Whether the input may not end here."""
 
 
 class _Gzip(_Decompressing):

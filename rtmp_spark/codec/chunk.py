@@ -111,6 +111,19 @@ class ChunkStream:
         self.flagged = False
         self.payload = bytearray()
 
+    def set_time(self, value: int) -> None:
+        """An absolute time (fmt 0): of all that have these 32 bits, the one nearest to the time before."""
+        if self.based:
+            step = (value - self.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+            if step <= WRAP31_MS - 0x80000000:
+                step += 0x80000000
+            self.timestamp += step
+        else:
+            self.timestamp = value
+            self.based = True
+        self.absolute = True
+        self.drifted = False
+
 
 class Dechunker:
     def __init__(self, limits: Limits = DEFAULT_LIMITS, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
@@ -273,16 +286,7 @@ class Dechunker:
         if byte < 64:
             self.streams[csid] = cs
             rule = "absolute"
-            if cs.based:
-                step = (field - cs.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-                if step <= WRAP31_MS - 0x80000000:
-                    step += 0x80000000
-                cs.timestamp += step
-            else:
-                cs.timestamp = field
-                cs.based = True
-            cs.absolute = True
-            cs.drifted = False
+            cs.set_time(field)
         else:
             rule, delta = "delta", field
             if byte >= 192:
@@ -899,17 +903,8 @@ class Dechunker:
             )
         if fmt == 0:
             cs.rule = "absolute" if ext is None else "ext_absolute"
-            cs.drifted = False
             cs.used_delta = None
-            if cs.based:
-                step = (value - cs.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-                if step <= WRAP31_MS - 0x80000000:
-                    step += 0x80000000
-                cs.timestamp += step
-            else:
-                cs.timestamp = value
-                cs.based = True
-            cs.absolute = True
+            cs.set_time(value)
             cs.field = field
             cs.ext = ext
             return

@@ -112,10 +112,7 @@ def test_unknown_blocks_are_passed_over_and_secrets_kept() -> None:
 
 
 def test_secrets_of_a_real_capture(sample_pcaps: Path) -> None:
-    path = sample_pcaps / "rtmps_tls13_secrets_inside.pcapng"
-    if not path.exists():
-        pytest.skip("this capture is not bundled")
-    with open_capture(path) as capture:
+    with open_capture(sample_pcaps / "rtmps_tls13_secrets_inside.pcapng") as capture:
         contents(capture)
     assert [kind for kind, _ in capture.decryption_secrets] == [0x544C534B]
     assert b"CLIENT_HANDSHAKE_TRAFFIC_SECRET" in capture.decryption_secrets[0][1]

@@ -45,29 +45,28 @@ def secrets(sample_pcaps: Path) -> bytes:
     return (sample_pcaps / f"{NAME}.keylog").read_bytes()
 
 
-def test_every_tag_of_a_real_capture_in_tls_12(sample_pcaps: Path, oracle: Path) -> None:
-    name = "rtmps_tls12_ffmpeg_publish"
-    rows = decode(sample_pcaps / f"{name}.pcap", settings=with_keys((sample_pcaps / f"{name}.keylog").read_bytes()))
+TLS12, TLS13 = "rtmps_tls12_ffmpeg_publish", NAME
+OF_12 = ("TLS 1.2", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")  # 0xc030 in its Server Hello, says tshark
+OF_13 = ("TLS 1.3", "TLS_AES_256_GCM_SHA384")
+
+
+@pytest.mark.parametrize(
+    ("capture", "record", "keylog", "spoken"),
+    [
+        (f"{TLS12}.pcap", TLS12, f"{TLS12}.keylog", OF_12),
+        (f"{TLS13}.pcap", TLS13, f"{TLS13}.keylog", OF_13),
+        ("rtmps_tls13_secrets_inside.pcapng", TLS13, None, OF_13),
+    ],
+)
+def test_every_tag_of_a_real_capture(
+    sample_pcaps: Path, oracle: Path, capture: str, record: str, keylog: str | None, spoken: tuple[str, str]
+) -> None:
+    given = with_keys() if keylog is None else with_keys((sample_pcaps / keylog).read_bytes())
+    rows = decode(sample_pcaps / capture, settings=given)
     (connection,) = rows["connections"]
     assert (connection["service"], connection["close_cause"]) == ("rtmps", "teardown")
-    # 0xc030 in its Server Hello, says tshark
-    assert (connection["tls_version"], connection["tls_cipher"]) == ("TLS 1.2", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
-    recorded = [tag for tag in recorded_tags(oracle / f"{name}.server_record.flvtags.tsv") if tag.is_media]
-    sent = [row for row in rows["media_tags"] if not row["is_config"]]
-    assert [(tag.type_id, tag.timestamp) for tag in recorded] == [
-        ({"audio": 8, "video": 9}[row["kind"]], row["dts"]) for row in sent
-    ]
-    assert set(codes(rows)) == {"SESSION_END"}
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_every_tag_of_a_real_capture(sample_pcaps: Path, oracle: Path, secrets: bytes, inside: bool) -> None:
-    path = sample_pcaps / ("rtmps_tls13_secrets_inside.pcapng" if inside else f"{NAME}.pcap")
-    rows = decode(path, settings=with_keys() if inside else with_keys(secrets))
-    (connection,) = rows["connections"]
-    assert connection["service"] == "rtmps"
-    assert (connection["tls_version"], connection["tls_cipher"]) == ("TLS 1.3", "TLS_AES_256_GCM_SHA384")
-    recorded = [tag for tag in recorded_tags(oracle / f"{NAME}.server_record.flvtags.tsv") if tag.is_media]
+    assert (connection["tls_version"], connection["tls_cipher"]) == spoken
+    recorded = [tag for tag in recorded_tags(oracle / f"{record}.server_record.flvtags.tsv") if tag.is_media]
     sent = [row for row in rows["media_tags"] if not row["is_config"]]
     assert [(tag.type_id, tag.timestamp) for tag in recorded] == [
         ({"audio": 8, "video": 9}[row["kind"]], row["dts"]) for row in sent

@@ -218,13 +218,18 @@ def test_a_tunnel_goes_on_in_the_next_ingest(sample_pcaps: Path, tmp_path: Path)
     spoken = said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
     packets = Tunnel(spoken, connections=3).close()
     for place in (30, 60, 82):
-        files = [tmp_path / f"{place}_{number}.pcap" for number in range(2)]
-        for file, part in zip(files, (packets[:place], packets[place:])):
-            file.write_bytes(rewrite.pcap(rewrite.build(part)))
-        tables = Tables()
-        for file in files:
-            tables.ingest([file], buckets=2)
-        assert difference(sequential(files), tables.rows) == ""
+        assert_cut_changes_nothing(packets, place, tmp_path)
+
+
+def assert_cut_changes_nothing(packets: list[rewrite.Packet], place: int, directory: Path) -> None:
+    """The packets in two files, ingested one after the other."""
+    files = [directory / f"{place}_{number}.pcap" for number in range(2)]
+    for file, part in zip(files, (packets[:place], packets[place:])):
+        file.write_bytes(rewrite.pcap(rewrite.build(part)))
+    tables = Tables()
+    for file in files:
+        tables.ingest([file], buckets=2)
+    assert difference(sequential(files), tables.rows) == ""
 
 
 class QuietHome(Tunnel):
@@ -255,13 +260,7 @@ class ClosedHome(QuietHome):
 def test_a_tunnel_goes_on_without_its_first_connection(kind: type[Tunnel], sample_pcaps: Path, tmp_path: Path) -> None:
     packets = kind(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), connections=2).close()
     for place in (40, 60):
-        files = [tmp_path / f"{place}_{number}.pcap" for number in range(2)]
-        for file, part in zip(files, (packets[:place], packets[place:])):
-            file.write_bytes(rewrite.pcap(rewrite.build(part)))
-        tables = Tables()
-        for file in files:
-            tables.ingest([file], buckets=2)
-        assert difference(sequential(files), tables.rows) == ""
+        assert_cut_changes_nothing(packets, place, tmp_path)
 
 
 def test_a_tunnel_inside_tls_over_several_connections(sample_pcaps: Path, tmp_path: Path) -> None:
