@@ -33,15 +33,12 @@ class Problem:
     count: int = 1
     frame: int | None = None
     ts_ns: int | None = None
+    severity: Severity | None = None  # None: the usual one of the code
 
     @property
     def remedy(self) -> str | None:
         """The hint as a sentence of its own."""
         return f"{self.hint[0].upper()}{self.hint[1:].rstrip('.')}." if self.hint else None
-
-    @property
-    def severity(self) -> Severity:
-        return self.code.severity
 
 
 @dataclass

@@ -61,7 +61,7 @@ class Packets:
         self.vlan = np.full(count, -1, np.int64)
         self.src = np.zeros((count, 16), np.uint8)
         self.dst = np.zeros((count, 16), np.uint8)
-        self.bad_checksums = 0
+        self.bad_checksum = np.zeros(count, bool)
 
     def header(self, rows: Ints, width: int) -> tuple[Bytes, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
         """`width` bytes at each row's position, and which rows have them all."""
@@ -179,7 +179,8 @@ def _ipv4(packets: Packets, rows: Ints) -> Ints:
     words = header.view(">u2").sum(axis=1, dtype=np.int64)
     folded = (words & 0xFFFF) + (words >> 16)
     wrong = whole & sound & (header_bytes == 20) & (folded % 0xFFFF != 0) & (be16(header, 10) != 0)
-    packets.bad_checksums += int(np.count_nonzero(wrong))
+    if wrong.any():
+        packets.bad_checksum[rows[wrong]] = True
     kind = np.where(fragment != 0, FRAGMENT, IP_PROTOCOL + header[:, 9].astype(np.int64))
     packets.at[rows] = np.where(fragment != 0, at, at + header_bytes)
     return np.where(whole, np.where(sound, kind, BAD_IP), SHORT)

@@ -30,7 +30,7 @@ from rtmp_spark.capture.layers import (
     descend,
     reason,
 )
-from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.errors import Severity, ViolationCode
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 _RAW_LINK = LINK + 101
@@ -75,6 +75,8 @@ class Dissector:
         self.counts: Counter[str] = Counter()
         self.link_types_unknown: Counter[int] = Counter()
         self.first_unknown: dict[int, tuple[int, int]] = {}  # link type -> number and time of its first packet
+        self.bad_checksums = 0
+        self.first_bad_checksum: tuple[int, int] | None = None
 
     def segments(self, block: PacketBlock) -> Segments:
         packets = Packets(block.data, block.start.copy(), block.start + block.caplen, block.start + block.origlen)
@@ -84,7 +86,10 @@ class Dissector:
         if len(odd):
             found = self._join(found, self._one_by_one(block, packets, kind, odd))
         self._count(kind)
-        self.counts["bad_ip_checksum"] += packets.bad_checksums
+        bad = np.flatnonzero(packets.bad_checksum)
+        if len(bad):
+            self.bad_checksums += len(bad)
+            self.first_bad_checksum = self.first_bad_checksum or block.place(int(bad[0]))
         return found
 
     def _count(self, kind: Ints) -> None:
@@ -193,7 +198,8 @@ class Dissector:
         joined = Segments(left.data + right.data, **columns)
         return joined.select(np.argsort(joined.frame, kind="stable"))
 
-    def problems(self) -> list[Problem]:
+    def take_problems(self) -> list[Problem]:
+        """What was wrong since the last call: with one file, unless fragments of another were waiting."""
         found = [
             Problem(
                 ViolationCode.CAPTURE_LINK_TYPE,
@@ -204,11 +210,26 @@ class Dissector:
             )
             for link_type, count in sorted(self.link_types_unknown.items())
         ]
-        for name in ("fragments_evicted", "fragment_over_65535"):
-            if self._fragments.counts[name]:
-                found.append(
-                    Problem(ViolationCode.CAPTURE_LIMIT, f"IP fragments: {name}", count=self._fragments.counts[name])
+        if self.bad_checksums:
+            frame, ts_ns = self.first_bad_checksum or (None, None)
+            found.append(
+                Problem(
+                    ViolationCode.CAPTURE_BAD_RECORD,
+                    f"{self.bad_checksums} IPv4 headers have a wrong checksum",
+                    "they were read as they are; a receiver drops such packets, so look for a damaged file, a broken "
+                    "network card or a tool that rewrote addresses",
+                    self.bad_checksums,
+                    frame,
+                    ts_ns,
+                    Severity.WARNING,
                 )
+            )
+        for name in ("fragments_evicted", "fragment_over_65535"):
+            count = self._fragments.counts.pop(name, 0)
+            if count:
+                found.append(Problem(ViolationCode.CAPTURE_LIMIT, f"IP fragments: {name}", count=count))
+        self.link_types_unknown, self.first_unknown = Counter(), {}
+        self.bad_checksums, self.first_bad_checksum = 0, None
         return found
 
 

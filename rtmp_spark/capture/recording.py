@@ -146,7 +146,6 @@ class Recording:
         self._not_shown: set[str] = set()  # uids whose rows nobody will look at
         self._reassembler = Reassembler(self.settings.limits, per_second=self.settings.interval_rows)
         self._dissector = Dissector()
-        self._told: set[tuple[ViolationCode, str]] = set()
         self._open: dict[int, Conversation] = {}
         self._early: dict[int, list[tuple[int, int, tuple[float, ...]]]] = {}
         self._newest_second = 0
@@ -232,13 +231,7 @@ class Recording:
 
     def _new_problems(self) -> list[Problem]:
         """What the dissector and the reassembler complain about since the last file."""
-        fresh = []
-        for problem in (*self._dissector.problems(), *self._reassembler.problems()):
-            key = (problem.code, problem.detail)
-            if key not in self._told:
-                self._told.add(key)
-                fresh.append(problem)
-        return fresh
+        return [*self._dissector.take_problems(), *self._reassembler.take_problems()]
 
     # -- connections ----------------------------------------------------------------------------------------------
 
@@ -278,7 +271,7 @@ class Recording:
             waiting.reverse()
             while waiting:  # each goes as soon as it is told: thousands may end together
                 conversation = waiting.pop()
-                if self._tunnels.carried_on(conversation.connection):
+                if self._tunnels.carried_on(conversation.connection) is not None:
                     stay.append(conversation)
                 else:
                     self._close(conversation)
@@ -355,7 +348,7 @@ class Recording:
                 frame = number << FRAME_BITS | (problem.frame or 0)
                 fold.add(
                     Finding(
-                        problem.code, problem.detail, None, CAPTURE, frame=frame,
+                        problem.code, problem.detail, problem.severity, CAPTURE, frame=frame,
                         ts=None if problem.ts_ns is None else problem.ts_ns // 1000, times=problem.count,
                         fix_hint=problem.remedy,
                     )

@@ -81,11 +81,13 @@ class Reassembler:
         taken, self._intervals = intervals.merge(self._intervals), []
         return taken
 
-    def problems(self) -> list[Problem]:
+    def take_problems(self) -> list[Problem]:
+        """Which limits acted since the last call."""
+        acted = [(name, self.counts.pop(name, 0)) for name in ("connections_evicted", "holds_released")]
         return [
             Problem(ViolationCode.CAPTURE_LIMIT, f"{often(count)}: {name.replace('_', ' ')}", count=count)
-            for name, count in sorted(self.counts.items())
-            if name in ("connections_evicted", "holds_released")
+            for name, count in acted
+            if count
         ]
 
     def finish(self) -> list[Item]:

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 from zlib import crc32
 
@@ -27,7 +27,7 @@ from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, byte_order_of, parse_header
 from rtmp_spark.capture.recording import BLOCK_BYTES, TreeHash
-from rtmp_spark.codec.errors import CaptureError, ViolationCode
+from rtmp_spark.codec.errors import CaptureError, Severity, ViolationCode
 
 from .paths import open_file
 
@@ -87,6 +87,8 @@ class About:
     ts_tail_ns: int | None = None  # of the last one
     link_types_unknown: dict[str, int] = field(default_factory=dict)
     first_unknown: dict[str, Place] = field(default_factory=dict)  # by link type
+    bad_checksums: int = 0
+    first_bad_checksum: Place | None = None
     fragments: bool = False
     damaged: bool = False
     leaves: list[str] = field(default_factory=list)  # of the blocks that start in it
@@ -282,6 +284,7 @@ def _scan_range(file: BinaryIO, split: Split, about: About, index: FlowIndex) ->
 def _about_dissector(about: About, dissector: Dissector) -> None:
     about.link_types_unknown = {str(k): v for k, v in dissector.link_types_unknown.items()}
     about.first_unknown = {str(k): v for k, v in dissector.first_unknown.items()}
+    about.bad_checksums, about.first_bad_checksum = dissector.bad_checksums, dissector.first_bad_checksum
     about.fragments = any("fragment" in name for name, count in dissector.counts.items() if count)
 
 
@@ -304,7 +307,7 @@ def _scan_whole(file: BinaryIO, about: About, index: FlowIndex) -> None:
     about.capture_id = tree.result()
     describe(about, capture)
     _about_dissector(about, dissector)
-    about.problems += [_problem(p) for p in dissector.problems()]
+    about.problems += [_problem(p) for p in dissector.take_problems()]
 
 
 def describe(about: About, capture: Capture) -> None:
@@ -321,12 +324,14 @@ def describe(about: About, capture: Capture) -> None:
 
 
 def _problem(problem: Problem) -> tuple[Any, ...]:
-    return problem.code.value, problem.detail, problem.hint, problem.count, problem.frame, problem.ts_ns
+    severity = problem.severity and problem.severity.value
+    return problem.code.value, problem.detail, problem.hint, problem.count, problem.frame, problem.ts_ns, severity
 
 
 def as_problem(values: Sequence[Any]) -> Problem:
     code, *rest = values
-    return Problem(ViolationCode[code], *rest)
+    problem = Problem(ViolationCode[code], *rest)
+    return replace(problem, severity=problem.severity and Severity(problem.severity))
 
 
 def fits(parts: list[About]) -> bool:
@@ -337,13 +342,16 @@ def fits(parts: list[About]) -> bool:
     return bool(found) and all(a.ended == b.began for a, b in itertools.pairwise(found)) and found[0] is parts[0]
 
 
+_SUMS = ("packets", "packets_truncated", "missing_bytes", "over_snaplen", "time_backwards", "bad_checksums")
+
+
 def joined(parts: list[About], size_bytes: int) -> About:
     """What the ranges of one file say together: the same words as one reading of the whole file."""
     whole = About(parts[0].split_id, link_types=parts[0].link_types, snaplen=parts[0].snaplen)
     previous: int | None = None
     frames = 0
     for part in parts:
-        for name in ("packets", "packets_truncated", "missing_bytes", "over_snaplen", "time_backwards"):
+        for name in _SUMS:
             setattr(whole, name, getattr(whole, name) + getattr(part, name))
         for name, pick in (("ts_first_ns", min), ("ts_last_ns", max)):
             values = [v for v in (getattr(whole, name), getattr(part, name)) if v is not None]
@@ -354,6 +362,7 @@ def joined(parts: list[About], size_bytes: int) -> About:
             back = (1, part.ts_head_ns)
         whole.first_backwards = whole.first_backwards or _moved(back, frames)
         whole.first_truncated = whole.first_truncated or _moved(part.first_truncated, frames)
+        whole.first_bad_checksum = whole.first_bad_checksum or _moved(part.first_bad_checksum, frames)
         for link_type, place in part.first_unknown.items():
             whole.first_unknown.setdefault(link_type, (place[0] + frames, place[1]))
         if whole.ts_head_ns is None:
@@ -392,7 +401,8 @@ def _problems_of(about: About) -> list[Problem]:
     dissector = Dissector()
     dissector.link_types_unknown.update({int(k): v for k, v in about.link_types_unknown.items()})
     dissector.first_unknown.update({int(k): v for k, v in about.first_unknown.items()})
-    return problems + dissector.problems()
+    dissector.bad_checksums, dissector.first_bad_checksum = about.bad_checksums, about.first_bad_checksum
+    return problems + dissector.take_problems()
 
 
 def unreadable(about: About) -> None:

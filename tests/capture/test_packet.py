@@ -14,7 +14,7 @@ from rewrite import ACK, LINKS, MACS, PSH, SYN, Packet, as_ip, as_ipv6, build, e
 
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.packet import Dissector, Segments
-from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.errors import Severity, ViolationCode
 
 NOW = 1_700_000_000_000_000_000
 
@@ -83,7 +83,7 @@ def test_every_link_layer_and_tunnel(link: str, six: bool) -> None:
     segments, dissector = dissect(build(given, link, as_ipv6 if six else as_ip), LINKS[link][0])
     assert as_packets(segments) == expected(given, six)
     assert dissector.counts["tcp"] == len(given)
-    assert not dissector.problems()
+    assert not dissector.take_problems()
 
 
 @pytest.mark.parametrize("link,vlan", [("ethernet", -1), ("vlan", 100), ("qinq", 7)])
@@ -191,14 +191,14 @@ def test_fragment_beyond_65535_is_refused_and_flagged() -> None:
     body = ethernet(ipv4("1.1.1.1", "2.2.2.2", 6, bytes(1480), ident=1, bits=8190))
     segments, dissector = dissect([(NOW, body)])
     assert len(segments) == 0
-    assert [p.code for p in dissector.problems()] == [ViolationCode.CAPTURE_LIMIT]
+    assert [p.code for p in dissector.take_problems()] == [ViolationCode.CAPTURE_LIMIT]
 
 
 def test_fragments_that_never_end_are_bounded() -> None:
     frames = [(NOW, ethernet(ipv4("1.1.1.1", "2.2.2.2", 6, bytes(8), ident=n, bits=0x2000))) for n in range(5000)]
     _, dissector = dissect(frames)
     assert len(dissector._fragments) <= 1024
-    assert [p.code for p in dissector.problems()] == [ViolationCode.CAPTURE_LIMIT]
+    assert [p.code for p in dissector.take_problems()] == [ViolationCode.CAPTURE_LIMIT]
 
 
 @pytest.mark.parametrize("six", [False, True])
@@ -260,7 +260,17 @@ def test_bad_checksum_is_accepted_and_counted() -> None:
         frames.append((ts_ns, bytes(broken)))
     segments, dissector = dissect(frames)
     assert as_packets(segments) == expected(given)
-    assert dissector.counts["bad_ip_checksum"] == 3
+    (problem,) = dissector.take_problems()
+    assert (problem.code, problem.severity) == (ViolationCode.CAPTURE_BAD_RECORD, Severity.WARNING)
+    assert (problem.count, problem.frame, problem.ts_ns) == (3, 1, given[0].ts_ns)
+    assert not dissector.take_problems(), "told once"
+
+
+def test_a_checksum_that_the_card_was_to_fill_in_is_no_wrong_one() -> None:
+    frame = bytearray(build(packets(1))[0][1])
+    frame[14 + 10 : 14 + 12] = bytes(2)
+    _, dissector = dissect([(NOW, bytes(frame))])
+    assert not dissector.take_problems()
 
 
 def test_window_scale_of_syns_only() -> None:
@@ -300,7 +310,7 @@ def test_other_link_types_go_through_scapy() -> None:
     segments, dissector = dissect(frames, 127)
     assert as_packets(segments) == expected(given)
     assert dissector.counts["read_by_scapy"] == 3
-    assert not dissector.problems()
+    assert not dissector.take_problems()
 
 
 def test_other_link_types_without_scapy_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,14 +318,14 @@ def test_other_link_types_without_scapy_are_reported(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "scapy.config", None)
     segments, dissector = dissect(build(packets(3)), 127)
     assert len(segments) == 0
-    (problem,) = dissector.problems()
+    (problem,) = dissector.take_problems()
     assert (problem.code, problem.count) == (ViolationCode.CAPTURE_LINK_TYPE, 3)
     assert "scapy" in problem.hint
 
 
 def test_link_type_that_nobody_knows() -> None:
     _, dissector = dissect(build(packets(2)), 65000)
-    assert [(p.code, p.count) for p in dissector.problems()] == [(ViolationCode.CAPTURE_LINK_TYPE, 2)]
+    assert [(p.code, p.count) for p in dissector.take_problems()] == [(ViolationCode.CAPTURE_LINK_TYPE, 2)]
 
 
 def test_any_bytes_on_any_link_never_raise() -> None:

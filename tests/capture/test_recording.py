@@ -288,6 +288,24 @@ def test_a_cut_file_is_partial_and_keeps_its_beginning(sample_pcaps: Path) -> No
     assert part["connections"][0]["close_cause"] == "capture_ended"
 
 
+def test_wrong_checksums_of_ip_headers_are_told_once_for_each_file(sample_pcaps: Path, tmp_path: Path) -> None:
+    frames = rewrite.build(rewrite.read(sample_pcaps / SAME))
+    parts = [frames[:200], frames[200:]]
+    damaged = [(3, 50, 199), (7,)]
+    for number, (part, wrong) in enumerate(zip(parts, damaged)):
+        for at in wrong:
+            ts_ns, frame = part[at]
+            part[at] = ts_ns, frame[:24] + bytes([frame[24] ^ 1]) + frame[25:]
+        (tmp_path / f"{number}.pcap").write_bytes(rewrite.pcap(part))
+    rows = decode(tmp_path / "0.pcap", tmp_path / "1.pcap", settings=redacting())
+    found = [row for row in rows["findings"] if row["rule_id"] == "CAPTURE_BAD_RECORD"]
+    assert [(row["severity"], row["count"], row["frame"]) for row in found] == [("warning", 3, 4), ("warning", 1, 8)]
+    ids = [row["capture_id"] for row in sorted(rows["captures"], key=lambda row: row["path"])]
+    assert [row["capture_id"] for row in found] == ids
+    assert [row["status"] for row in rows["captures"]] == ["ok", "ok"]
+    assert len(rows["messages"]) == len(decode(sample_pcaps / SAME)["messages"])
+
+
 def test_what_is_no_capture_is_a_failed_row_and_costs_only_itself(sample_pcaps: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.pcap").write_bytes(b"")
     (tmp_path / "text.pcap").write_bytes(b"not a capture" * 9)

@@ -238,14 +238,35 @@ def test_zero_window_and_its_probes() -> None:
     assert (facts.zero_window_ns <= 1_000_000_000).all()
 
 
-def test_a_window_closed_for_years_is_not_told_second_by_second() -> None:
+def test_a_window_closed_for_hours_is_not_told_second_by_second() -> None:
     """One wrong bit in the time of a packet is enough for that."""
     talk = Talk().open().say(0, SAID[:2000]).add(1, ACK, window=0)
-    talk.now_ns += 3_000_000 * 1_000_000_000
+    talk.now_ns += 80_000 * 1_000_000_000
     talk.add(1, ACK).say(0, SAID[2000:5000]).close()
     result = reassemble(talk.packets)
-    assert result.talks[0].connection.streams[0].zero_window_ns > 2_999_000 * 1_000_000_000
+    assert result.talks[0].connection.streams[0].zero_window_ns > 79_000 * 1_000_000_000
     assert len(result.intervals.zero_window_ns) < 1000
+
+
+@pytest.mark.parametrize(("hours", "count"), [(23, 1), (25, 2)])
+def test_a_connection_that_was_silent_for_a_day_is_over(hours: int, count: int) -> None:
+    """Whatever comes then between its endpoints is another one."""
+    talk = Talk().open().say(0, SAID[:3000]).say(1, HEARD)
+    talk.now_ns += hours * 3600 * 1_000_000_000
+    talk.say(0, SAID[3000:]).close()
+    result = reassemble(talk.packets)
+    assert len(result.talks) == count
+    assert b"".join(t.bytes[0] for t in result.talks) == SAID
+    assert [t.connection.close_kind for t in result.talks] == ["open", "fin"][-count:]
+
+
+@pytest.mark.parametrize(("minutes", "midstream"), [(3, False), (5, True)])
+def test_one_that_said_nothing_is_over_sooner(minutes: int, midstream: bool) -> None:
+    talk = Talk().open()
+    talk.now_ns += minutes * 60 * 1_000_000_000
+    talk.say(0, SAID).close()
+    talked = reassemble(talk.packets).talks[-1]
+    assert talked.bytes[0] == SAID and talked.connection.midstream is midstream
 
 
 def test_data_in_the_syn() -> None:
@@ -483,7 +504,7 @@ def test_a_flood_of_syns_is_bounded_and_costs_nobody_else() -> None:
     result = reassemble(real.packets + flood + rest.packets, 2000, limits)
     assert [t.bytes[0] for t in result.talks if not t.connection.half_open] == [SAID + HEARD]
     assert result.reassembler.counts["connections_evicted"] >= 1900
-    assert [p.detail for p in result.reassembler.problems()]
+    assert [p.detail for p in result.reassembler.take_problems()]
 
 
 def test_total_hold_is_bounded() -> None:

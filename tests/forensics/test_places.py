@@ -28,9 +28,10 @@ def test_an_unknown_link_type_is_told_with_what_is_true_of_scapy(monkeypatch: py
     dissector = Dissector()
     dissector.link_types_unknown[147] = 2
     dissector.first_unknown[147] = (3, 5_000)
-    (told,) = dissector.problems()
+    (told,) = dissector.take_problems()
     assert (told.frame, told.ts_ns, told.count) == (3, 5_000, 2)
     assert "install" not in told.hint and "scapy does not know it either" in told.hint
+    dissector.link_types_unknown[147] = 2
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (told,) = dissector.problems()
+    (told,) = dissector.take_problems()
     assert "pip install scapy" in told.hint

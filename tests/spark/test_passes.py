@@ -25,7 +25,7 @@ from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
 from rtmp_spark.spark.resumed import resumed
-from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, load, scan
+from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, as_problem, load, scan
 
 OPTIONS = Options(redact_key="00" * 32)
 COMPARED = tuple(t for t in DECODED if t not in ("open_flows", "streams"))  # attempts are numbered later
@@ -139,6 +139,23 @@ def test_split_sizes_and_buckets(name: str, sample_pcaps: Path) -> None:
         tables = Tables()
         tables.ingest([sample_pcaps / name], split_bytes, buckets)
         assert difference(expected, tables.rows) == ""
+
+
+def test_ranges_tell_of_wrong_checksums_as_the_whole_file_does(sample_pcaps: Path, tmp_path: Path) -> None:
+    frames = rewrite.build(rewrite.read(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"))
+    for at in (100, 250, len(frames) - 1):
+        ts_ns, frame = frames[at]
+        frames[at] = ts_ns, frame[:24] + bytes([frame[24] ^ 1]) + frame[25:]
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(rewrite.pcap(frames))
+    (file,) = list_captures([str(path)])
+    (cut_up,), _ = first_pass([file], 1 << 16)
+    assert len(cut_up.splits) > 2
+    (problem,) = (as_problem(values) for values in cut_up.about.problems)
+    assert (problem.code.value, problem.severity, problem.count, problem.frame) == (
+        "CAPTURE_BAD_RECORD", "warning", 3, 101,
+    )  # fmt: skip
+    assert cut_up.about.problems == scan(Split(0, str(path), 0, 0, file.size_bytes))[0].problems
 
 
 def test_what_is_over_for_good_is_no_open_flow(sample_pcaps: Path) -> None:

@@ -15,11 +15,15 @@ ENTRIES = (
     ),
     Entry(
         "CAPTURE_BAD_RECORD",
-        "A record of the capture file cannot be true",
+        "What a record of the capture file says cannot be true",
         None,
-        "A record or block header names a length that no packet can have, or contradicts itself.",
-        "Nothing after it can be found reliably, so reading stops there; earlier packets are kept.",
+        "A record or block header names a length that no packet can have, or contradicts itself. A warning for packets "
+        "whose IPv4 header has a checksum that is neither right nor 0.",
+        "After a bad record header nothing can be found reliably: reading stops there, earlier packets are kept. "
+        "Packets with a bad checksum are read as they are; a receiver drops them.",
         "Copy or record the file again; `capinfos` and `pcapfix` show where it is damaged.",
+        wireshark='ip.checksum.status == "Bad"',
+        also=("warning",),
     ),
     Entry(
         "CAPTURE_SNAPLEN",
