@@ -271,7 +271,7 @@ class Recording:
             waiting.reverse()
             while waiting:  # each goes as soon as it is told: thousands may end together
                 conversation = waiting.pop()
-                if self._tunnels.carried_on(conversation.connection) is not None:
+                if self._tunnels.carried_on(conversation.connection):
                     stay.append(conversation)
                 else:
                     self._close(conversation)
