@@ -202,7 +202,7 @@ class DirectionDecoder:
         self.facts.notable.append(
             ConflictFact(
                 self._places.high, conflict.ts_ns // 1000, conflict.frame, conflict.offset, conflict.length,
-                conflict.crc_first, conflict.crc_second,
+                conflict.crc_first, conflict.crc_second, conflict.intact,
             )
         )  # fmt: skip
 

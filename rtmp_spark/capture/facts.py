@@ -113,6 +113,7 @@ class ConflictFact(NamedTuple):
     length: int
     crc_first: int
     crc_second: int
+    intact: bool | None = None
 
 
 class HandshakeFact(NamedTuple):

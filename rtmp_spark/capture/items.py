@@ -74,6 +74,7 @@ class Conflict:
     ts_ns: int
     crc_first: int
     crc_second: int
+    intact: bool | None = None  # the packet with the other bytes, by its TCP checksum
 
 
 @dataclass(slots=True)

@@ -56,9 +56,22 @@ class Segments:
     missing: Ints  # payload that the snapshot length cut off
     vlan: Ints  # -1: none
     wscale: Ints  # on SYN only; -1: none
+    header: Ints  # start of the TCP header, in data
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def intact(self, row: int) -> bool | None:
+        """Whether the TCP checksum is right (RFC 9293 3.1); None where it cannot say: bytes are missing, or the
+        recorder sits in the sending machine, before the network card that fills it in."""
+        if self.missing[row]:
+            return None
+        at, end = int(self.header[row]), int(self.start[row] + self.length[row])
+        ends = _words(self.src[row].tobytes()) + _words(self.dst[row].tobytes()) + 6  # ::ffff adds nothing here
+        if (ends + end - at + _words(self.data[at:end])) % 0xFFFF == 0:
+            return True
+        left_to_the_card = (ends % 0xFFFF, (ends + end - at) % 0xFFFF)
+        return None if int.from_bytes(self.data[at + 16 : at + 18], "big") in (0, *left_to_the_card) else False
 
     def select(self, wanted: Any) -> Segments:
         """The segments that a mask or an index array picks; the bytes are shared."""
@@ -131,6 +144,7 @@ class Dissector:
             wire_end - start - length,
             packets.vlan[rows],
             _window_scales(packets.data, flags, at, np.minimum(start, end)),
+            at,
         )
 
     def _one_by_one(self, block: PacketBlock, packets: Packets, kind: Ints, odd: Ints) -> Segments | None:
@@ -189,7 +203,7 @@ class Dissector:
     def _join(self, left: Segments, right: Segments | None) -> Segments:
         if right is None or not len(right):
             return left
-        right.start = right.start + len(left.data)
+        right.start, right.header = right.start + len(left.data), right.header + len(left.data)
         columns = {
             f.name: np.concatenate((getattr(left, f.name), getattr(right, f.name)))
             for f in fields(left)
@@ -231,6 +245,10 @@ class Dissector:
         self.link_types_unknown, self.first_unknown = Counter(), {}
         self.bad_checksums, self.first_bad_checksum = 0, None
         return found
+
+
+def _words(data: bytes) -> int:
+    return int(np.frombuffer(data + bytes(len(data) & 1), ">u2").sum(dtype=np.int64))
 
 
 def _window_scales(data: bytes, flags: Ints, header_at: Ints, options_end: Ints) -> Ints:

@@ -41,6 +41,11 @@ _MAX_STREAMS = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+_BY_CHECKSUM = {
+    None: "",
+    True: "; the TCP checksum of the later packet is right: its sender sent it so",
+    False: "; the TCP checksum of the later packet is wrong: it was damaged on the way or by the recorder",
+}
 _PLACED_BY_OTHERS = ("HS_",)  # judged from both sides at the end, not from one direction's faults
 
 
@@ -236,7 +241,7 @@ class Session:
             Finding(
                 ViolationCode.TCP_CONFLICT,
                 f"{fact.length} bytes at offset {fact.offset} came twice with different content "
-                f"(crc32 {fact.crc_first:08x}, then {fact.crc_second:08x})",
+                f"(crc32 {fact.crc_first:08x}, then {fact.crc_second:08x}){_BY_CHECKSUM[fact.intact]}",
                 None, None, direction, None, None, fact.frame, fact.ts,
             )
         )  # fmt: skip

@@ -418,7 +418,7 @@ def _item_state(item: Item, keep_data: bool = True) -> list[Any]:
         return ["gap", item.direction, item.offset, item.length, item.frame, item.ts_ns, item.acked, item.cut]
     if isinstance(item, Conflict):
         places = [item.direction, item.offset, item.length, item.frame, item.ts_ns]
-        return ["conflict", *places, item.crc_first, item.crc_second]
+        return ["conflict", *places, item.crc_first, item.crc_second, item.intact]
     assert isinstance(item, End)
     return ["end", item.direction, item.kind, item.offset, item.frame, item.ts_ns]
 

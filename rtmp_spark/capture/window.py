@@ -15,7 +15,7 @@ from rtmp_spark.capture.block import Ints
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.flows import Flows
 from rtmp_spark.capture.intervals import NO_WINDOW, Observed
-from rtmp_spark.capture.items import Item, Run
+from rtmp_spark.capture.items import Conflict, Item, Run
 from rtmp_spark.capture.packet import ACK, FIN, RST, SYN, Segments
 from rtmp_spark.capture.stream import MASK, Stream
 
@@ -193,19 +193,26 @@ class Window:
                 self.slots.append(connection)
                 self._acked_before.append((None, None))
                 self._top_before.append((0, 0))
-            payload = data[start : start + length]
+            payload, told = data[start : start + length], len(out)
             reached, again = connection.receive(
                 side, frame, ts_ns, seq, ack, flags, window, payload, missing, vlan, wscale, out
             )
             stream = connection.sides[side]
+            row = rows[at]
+            if len(out) > told:
+                self._weigh_conflicts(out[told:], frame, int(row))
             if stream.held_cost > most:
                 stream.release(most, out)
-            row = rows[at]
             self._slot[row] = slot
             self._end[row] = reached if stream.synced else -1
             self._retransmitted[row] = again
             self._observed[row] = not connection.dropped
         connection.flush(out)
+
+    def _weigh_conflicts(self, items: list[Item], frame: int, row: int) -> None:
+        for item in items:
+            if isinstance(item, Conflict) and item.frame == frame:
+                item.intact = self._segments.intact(int(self._flows.order[row]))
 
     def observed(self) -> Observed | None:
         """What the per-second facts are made of; None when nothing here is wanted."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rewrite
 from rewrite import ACK, FIN, MASK, PSH, RST, SYN, Talk
-from streams import Result, reassemble
+from streams import Result, reassemble, reassemble_bytes
 
 from rtmp_spark.capture import window
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
@@ -159,6 +160,32 @@ def test_conflict_first_wins_and_both_are_told() -> None:
     assert (conflict.crc_first, conflict.crc_second) == (zlib.crc32(SAID[1000:1100]), zlib.crc32(other))
     stream = talked.connection.streams[0]
     assert (stream.conflict_bytes, stream.duplicate_bytes) == (100, 200)
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("options", [b"", b"\1\1\x08\x0a12345678"], ids=["bare", "timestamps"])
+@pytest.mark.parametrize("size", [100, 101])
+def test_a_conflicting_packet_is_weighed_by_its_checksum(six: bool, options: bytes, size: int) -> None:
+    ip = rewrite.as_ipv6 if six else rewrite.as_ip
+    talk = Talk().open().say(0, SAID[:3000])
+    other = bytes(b ^ 0xFF for b in SAID[1000 : 1000 + size])
+    talk.add(0, ACK, other, seq=talk.isn[0] + 1 + 1000, options=options)
+    *before, (ts_ns, frame) = rewrite.build(talk.packets, ip=ip)
+    checksum_at = 14 + (40 if six else 20) + 16
+    pseudo = sum(frame[n] << 8 * (1 - n % 2) for n in (range(22, 54) if six else range(26, 34))) + 6
+    pseudo += 20 + len(options) + size
+
+    def with_checksum(value: int) -> bool | None:
+        sent = frame[:checksum_at] + value.to_bytes(2, "big") + frame[checksum_at + 2 :]
+        (talked,) = reassemble_bytes([rewrite.pcap([*before, (ts_ns, sent)])]).talks
+        (conflict,) = talked.directions[0].conflicts
+        return conflict.intact
+
+    right = int.from_bytes(frame[checksum_at : checksum_at + 2], "big")
+    assert with_checksum(right) is True
+    assert with_checksum(right ^ 0x0100) is False
+    assert with_checksum(0) is None
+    assert with_checksum(pseudo % 0xFFFF) is None, "the network card was to go on from there"
 
 
 def test_conflict_between_packets_behind_a_hole() -> None:

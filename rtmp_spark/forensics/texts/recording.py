@@ -77,7 +77,9 @@ ENTRIES = (
         "Two packets carry different bytes for the same place",
         None,
         "A retransmission repeats a range of the stream with other content; the first bytes are used.",
-        "The receiver may have read other bytes than this decoder did. A broken middlebox, or somebody who injects.",
+        "The receiver may have read other bytes than this decoder did. With a wrong TCP checksum the later packet was "
+        "damaged on the way or by the recorder; with a right one the first packet was, or a middlebox is broken, or "
+        "somebody injects.",
         "Compare the two packets; record on both sides to see which one arrived.",
         wireshark="tcp.analysis.retransmission",
     ),
