@@ -126,7 +126,7 @@ class Recording:
         progress: Progress | None = None,
         identify: bool = True,
     ) -> None:
-        """`identify=False` leaves capture ids out (they are empty) and saves reading every byte once more."""
+        """`identify=False` has paths for capture ids, which saves reading every byte once more."""
         self.settings = replace(
             settings or Settings(),
             message_rows="messages" in tables,
@@ -191,7 +191,7 @@ class Recording:
                 if self._progress is not None:
                     self._progress(capture.size_bytes, number)
                 yield from self._sink.ready()
-        file.capture_id = tree.result() if self._hash else ""
+        file.capture_id = tree.result() if self._hash else file.path
         self._describe(file, capture)
 
     def take_secrets(self, capture: Capture, taken: int) -> int:

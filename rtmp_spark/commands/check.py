@@ -78,7 +78,7 @@ def check_vectors(directory: str, decoder: str | None) -> int:
 
 
 def check_findings(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands import check_output
+    from rtmp_spark.commands import check_output, inspect_output
     from rtmp_spark.commands.output_file import output_path, whole_file
 
     junit = output_path(args.junit, args.paths) if args.junit else None
@@ -86,7 +86,7 @@ def check_findings(args: argparse.Namespace) -> int:
     known = _baseline(args.baseline)
     tables, code = _of_lake(args) if args.lake else _of_captures(args)
     findings, connections = tables["findings"], tables["connections"]
-    files = check_output.file_names(tables["captures"])
+    files = inspect_output.file_names(tables["captures"])
     kept = [
         row
         for row in findings

@@ -14,15 +14,6 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
 
 
-def file_names(captures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What to call each capture, by its id, as short as tells them apart; nothing where there is only one."""
-    paths = {row["capture_id"]: row["path"] for row in captures if row["capture_id"]}
-    if len(paths) < 2:
-        return {}
-    short = {capture: path.rstrip("/").rpartition("/")[2] for capture, path in paths.items()}
-    return short if len(set(short.values())) == len(short) else paths
-
-
 def show(
     findings: Sequence[dict[str, Any]],
     connections: Sequence[dict[str, Any]],

@@ -10,7 +10,7 @@ import sys
 import time
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from textwrap import wrap
@@ -79,6 +79,15 @@ def harmless(text: str) -> str:
         c if c.isprintable() and c not in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" else "."
         for c in text
     )
+
+
+def file_names(captures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What to call each capture, by its id, as short as tells them apart; nothing where there is only one."""
+    paths = {row["capture_id"]: row["path"] for row in captures if row["capture_id"]}
+    if len(paths) < 2:
+        return {}
+    short = {capture: path.rstrip("/").rpartition("/")[2] for capture, path in paths.items()}
+    return short if len(set(short.values())) == len(short) else paths
 
 
 def _cell(value: Any) -> str:
@@ -224,13 +233,15 @@ class Screen:
         shown = {uid: self._kept[uid] for _, uid in self._first if uid in self._kept}
         findings = self._rows("findings", {None, *shown})
         streams = self._rows("streams", set(shown))
-        for capture in self._rows("captures"):
+        captures = self._rows("captures")
+        files = file_names(captures)
+        for capture in captures:
             say(self._capture_line(capture), "bold" if capture["status"] == "ok" else "bold yellow")
             if capture["error_hint"]:
                 say(f"{capture['status']}: {capture['error_hint']}", "yellow", 2)
         for finding in findings:
             if finding["uid"] is None:
-                self._finding(say, finding, 2)
+                self._finding(say, finding, files)
         connections = self._rows("connections", set(shown))
         for row in sorted(connections, key=lambda row: (row["ts_start"], row["uid"])):
             console.print()
@@ -241,6 +252,7 @@ class Screen:
                 [s for s in streams if s["uid"] == uid],
                 shown[uid],
                 [f for f in findings if f["uid"] == uid],
+                files,
             )
         console.print()
         if recording.connections > len(connections):
@@ -275,6 +287,7 @@ class Screen:
         streams: list[dict[str, Any]],
         conversation: Conversation,
         findings: list[dict[str, Any]],
+        files: Mapping[str, str],
     ) -> None:
         uid = row["uid"]
         say(
@@ -318,7 +331,7 @@ class Screen:
         self._ladder(say, conversation)
         findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0))
         for finding in findings[:_SHOWN_FINDINGS]:
-            self._finding(say, finding, 2)
+            self._finding(say, finding, files)
         if len(findings) > _SHOWN_FINDINGS:
             say(f"... and {len(findings) - _SHOWN_FINDINGS} more findings", "dim", 2)
 
@@ -343,14 +356,16 @@ class Screen:
             say(f"... and {more} more: --table commands --uid {conversation.uid}", "dim", 4)
 
     @staticmethod
-    def _finding(say: Any, row: dict[str, Any], indent: int) -> None:
+    def _finding(say: Any, row: dict[str, Any], files: Mapping[str, str]) -> None:
         place = f" at frame {row['frame']}" if row["frame"] else ""
+        if row["capture_id"] in files:
+            place += f" of {files[row['capture_id']]}"
         times = f" x{row['count']}" if row["count"] > 1 else ""
         fault = f" [{row['at_fault']}]" if row["at_fault"] else ""
         say(
             f"{row['severity']:<7} {row['rule_id']}{times}{place}{fault}: {row['detail']}",
             _COLOURS[row["severity"]],
-            indent,
+            2,
         )
 
 

@@ -147,3 +147,17 @@ def test_wireshark_reads_a_slice_and_its_comments(sample_pcaps: Path, tmp_path: 
     comments = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(comments) == 832, "the capture has so many packets"
     assert any("TCP_GAP" in comment for comment in comments)
+
+
+def test_of_several_files_a_frame_names_its_own(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [sample_pcaps / name for name in ("denied_and_unknown_app.pcap", "republish_same_name.pcap")]
+    rows = lines(capsys, *paths)
+    names = {row["capture_id"]: Path(row["path"]).name for row in rows if row["table"] == "captures"}
+    placed = [row for row in rows if row["table"] == "findings" and row["frame"] and row["count"] == 1]
+    assert {names[row["capture_id"]] for row in placed} == {path.name for path in paths}
+    assert main(["inspect", *map(str, paths)]) == 0
+    screen = capsys.readouterr().out
+    for row in placed:
+        assert f"{row['rule_id']} at frame {row['frame']} of {names[row['capture_id']]}" in screen
+    assert main(["inspect", str(paths[0])]) == 0
+    assert paths[0].name not in capsys.readouterr().out.partition("\n")[2], "one file needs no name"
