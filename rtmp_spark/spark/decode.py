@@ -53,6 +53,7 @@ from .scan import group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
 NEAR_BYTES = 256 << 10  # records closer than this are read in one go
+LIKELY_PACKET = 64 << 10  # most are not longer
 _RECORD_FIELDS = 16
 
 
@@ -216,6 +217,7 @@ class Parts:
         self._held: dict[str, list[pa.RecordBatch]] = {}
         self._bytes = 0
         self.rows: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}  # as they are staged
 
     def add(self, batches: Iterable[Batch]) -> None:
         for table, batch in batches:
@@ -229,7 +231,10 @@ class Parts:
 
     def take(self) -> dict[str, bytes]:
         held, self._held, self._bytes = self._held, {}, 0
-        return {table: _stream(batches) for table, batches in held.items()}
+        blobs = {table: _stream(batches) for table, batches in held.items()}
+        for table, blob in blobs.items():
+            self.bytes[table] = self.bytes.get(table, 0) + len(blob)
+        return blobs
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:
@@ -278,6 +283,7 @@ def decode(
         "refusals": recording.refusals,
         "other_flows": recording.other_flows,
         "rows": parts.rows,
+        "bytes": parts.bytes,
     }
     yield last, json.dumps(account)
 
@@ -355,12 +361,14 @@ def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> I
 def _window(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
     base = int(offsets[0])
     file.seek(base)
-    head = file.read(int(offsets[-1]) - base + header.record_header_bytes)
     at = offsets - base
+    last = int(at[-1]) + header.record_header_bytes
+    data = file.read(last + LIKELY_PACKET + len(PADDING))
     order = "little" if header.byte_order == "<" else "big"
-    last = int(at[-1]) + 8
-    tail = file.read(int.from_bytes(head[last : last + 4], order))  # type: ignore[arg-type]
-    data = b"".join((head, tail, PADDING))
+    caplen_at = int(at[-1]) + 8
+    needed = last + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]
+    if len(data) < needed:  # a very long packet, or the end of the file; else nothing is copied
+        data = b"".join((data, file.read(needed - len(data)), PADDING))
     fields = rows_at(data, at, _RECORD_FIELDS).view(header.byte_order + "u4").astype(np.int64)
     caplen = fields[:, 2]
     return PacketBlock(

@@ -183,8 +183,14 @@ class Ledger:
         given = os.environ.get(KEY_VARIABLE)
         if given:
             return given.encode()
-        kept = properties.get(_OLD_KEY) or self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()[0][0]
-        return bytes.fromhex(kept)
+        return bytes.fromhex(properties.get(_OLD_KEY) or self._kept_key())
+
+    def _kept_key(self) -> str:
+        directory = local_path(self.path)
+        if directory is not None:  # a file's first line needs no Spark job
+            return "".join(part.read_text() for part in (directory / _KEY_FILE).glob("part-*")).strip()
+        text: str = self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()[0][0]
+        return text
 
     def _keep_key(self, key: bytes) -> None:
         frame = self.spark.createDataFrame(pa.table({"value": [key.hex()]})).coalesce(1)

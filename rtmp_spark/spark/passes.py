@@ -46,6 +46,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
+CONNECTION_WEIGHT = 256 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 
@@ -117,11 +118,12 @@ def _scanned(split: Split, driver: int) -> Batches:
 
 
 def weights(index: pa.Table) -> dict[int, int]:
-    """Payload bytes and a little for each packet, by group."""
+    """Payload bytes, a little for each packet and the memory that each connection takes, by group."""
     found: dict[int, int] = {}
     for group, flows in zip(index["group"].to_pylist(), index["flows"].to_pylist()):
         table = load(flows)
         cost = pc.sum(table["bytes"]).as_py() + 200 * pc.sum(table["packets"]).as_py()
+        cost += CONNECTION_WEIGHT * table.num_rows
         found[group] = found.get(group, 0) + cost
     return found
 

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -38,13 +39,15 @@ from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
-from .resumed import Resumed, resumed
+from .resumed import Resumed, SavedFlow, resumed, saved_flows
 from .stoppable import Stop
-from .tables import literal, no_glob, spark_schema
+from .tables import no_glob, spark_schema
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
 COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
+SMALL_TABLE = 8 << 20  # of staged rows; up to here they do so from a large input too
+SEEN_TOGETHER = ("connections", "streams", "findings")  # always there: what several connections show is told there
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
 
@@ -145,6 +148,7 @@ class _Ingest:
         self.split_bytes = split_bytes
         self.summary = Summary(lake)
         self.cores = _cores(spark)
+        self.beside = ThreadPoolExecutor(1)  # Spark's small queries and writes are mostly waiting
         self.crashed: list[tuple[int, str]] = []
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
@@ -167,6 +171,7 @@ class _Ingest:
             with ExitStack() as stack:
                 with self._phase("open"):
                     writer = stack.enter_context(open_writer(self.spark, self.path, wait_seconds=wait_seconds))
+                stack.enter_context(self.beside)  # ends before the lock is given back
                 key = None if keep_secrets else writer.lake.redact_key.hex()
                 self._run(writer, files, Options(**{**asdict(options), "redact_key": key}), again, verify)
         except Exception as error:
@@ -189,6 +194,7 @@ class _Ingest:
 
     def _run(self, writer: Writer, files: list[CaptureFile], options: Options, again: bool, verify: bool) -> None:
         failpoint("plan")
+        saved = self.beside.submit(saved_flows, writer, options.sensor)
         with self._phase("plan"):
             files, known_ids = self._new(writer, files, options.sensor, verify or again)
         if not files:
@@ -207,7 +213,8 @@ class _Ingest:
         self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
         if not new:
             return
-        self._write(writer, new, index, options, replaces)
+        begun = self.beside.submit(writer.begin, [*_tables(options), "captures", "deliveries"])
+        self._write(writer, new, index, options, replaces, saved, begun)
 
     def _new(
         self, lake: Lake | Writer, files: list[CaptureFile], sensor: str, verify: bool
@@ -245,16 +252,24 @@ class _Ingest:
         return scanned, index
 
     def _write(
-        self, writer: Writer, new: list[Scanned], index: pa.Table, options: Options, replaces: Redo | None
+        self,
+        writer: Writer,
+        new: list[Scanned],
+        index: pa.Table,
+        options: Options,
+        replaces: Redo | None,
+        saved: Future[list[SavedFlow]],
+        begun: Future[None],
     ) -> None:
         plans = split_plans(new)
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
-        tables = [*DECODED, *(["payloads"] if options.keep_payloads else [])]
+        tables = _tables(options)
         with_tls = bool(options.keylog) or any(s.about.with_secrets for s in new)
+        newest_ns = max(s.about.ts_tail_ns or 0 for s in new)
         if replaces is None:
-            going_on = self._resumed(writer, index, options.sensor, with_tls)
-            superseded = [header.superseded() for header in going_on.headers]
+            going_on = self._resumed(saved.result(), index, with_tls, newest_ns)
+            superseded = going_on.superseded
         else:
             going_on = resumed((), index, with_tls)
             superseded = replaces.superseded
@@ -265,7 +280,6 @@ class _Ingest:
         captures = [s.file for s in new]
         self._tell("decode", captures)
         with self._phase("decode"):
-            newest_ns = max(s.about.ts_last_ns or 0 for s in new)
             decoder = passes.Decoder(
                 self.spark, plans, buckets, options, tables, going_on.states, newest_ns, os.getpid()
             )
@@ -281,6 +295,7 @@ class _Ingest:
                     other[file] = other.get(file, 0) + count
             self._tell_crashes(new, index)
             about_files = file_rows(new, other, options, writer.ingest_id)
+            begun.result()
             superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
         with self._phase("commit"):
             files = new[-1].number + 1
@@ -301,27 +316,31 @@ class _Ingest:
         sensor: str,
         superseded: list[Superseded],
     ) -> list[Superseded]:
-        """Write everything; what is decoded first, then what several connections show together."""
-        fresh = Fresh.of(rows, {s.uid for s in superseded}, self.resumed_at)
+        """Write everything: what was decoded, beside it what several connections show together, then the rest."""
+        gone = {s.uid for s in superseded if s.tables != ("open_flows",)}
+        fresh = Fresh.of(rows, gone, self.resumed_at)
+        final = {n: made for n, made in rows.items() if n not in ("streams", "findings") and not _is_empty(made)}
+        written = self.beside.submit(writer.append_all, final)
         known = neighbours(writer, sensor, fresh)
-        rows["streams"], findings, changed = judged_together(writer, sensor, fresh, known)
-        rows.pop("findings", None)
-        everything = {name: made for name, made in rows.items() if not _is_empty(made)}
-        writer.begin([*everything, "findings", "deliveries", "captures"])
-        writer.append_all(everything)
+        streams, findings, changed = judged_together(writer, sensor, fresh, known)
+        written.result()
         failpoint("between tables")
+        findings = pa.concat_tables([findings, about_files["findings"]])
+        writer.append_all({"streams": streams, "findings": findings, "captures": about_files["captures"]})
         delivered, again = deliveries(writer, sensor, fresh, known, superseded)
         self.summary.rows["deliveries"] = delivered.num_rows
-        findings = pa.concat_tables([findings, about_files["findings"]])
-        writer.append_all({"findings": findings, "deliveries": delivered, "captures": about_files["captures"]})
+        writer.append("deliveries", delivered)
         return [*superseded, *changed, *again]
 
-    def _resumed(self, writer: Writer, index: pa.Table, sensor: str, with_tls: bool) -> Resumed:
+    def _resumed(self, saved: list[SavedFlow], index: pa.Table, with_tls: bool, newest_ns: int) -> Resumed:
         """Saved connections that go on in the new captures."""
-        saved = writer.table("open_flows").where(f"sensor = {literal(sensor)}").select("state").toArrow()["state"]
-        found = resumed(saved.to_pylist(), index, with_tls)
+        found = resumed(saved, index, with_tls, newest_ns)
         late = (f"an earlier part of {header.uid}; decode it again with --redo" for header in found.late)
         self.summary.late.extend(late)
+        if found.outdated:
+            what = f"the rest of {', '.join(found.outdated[:3])}{' ...' if found.outdated[3:] else ''}"
+            told = f"{what}, which an older rtmp-spark left open; decode them again with --redo"
+            self.summary.late.append(told)
         for header in found.headers:
             self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows
@@ -347,16 +366,17 @@ class _Ingest:
         self.crashed = decoder.run(index, groups, keep)
         failpoint("staged")
         kept = self.spark.read.schema(spark_schema(decoder.schema)).parquet(no_glob(directory))
-        accounts = passes.accounts(kept.select("account").where("account IS NOT NULL").toArrow())
-        rows: dict[str, pa.Table] = {}
-        large: dict[str, Any] = {}
-        for name in tables:
-            if not any(a["rows"].get(name) for a in accounts):
-                continue
-            column = kept.select(name).where(f"`{name}` IS NOT NULL")
-            if name in ("connections", "streams", "findings"):
-                rows |= passes.collected(column.toArrow(), [name], writer.ingest_id)
-            else:
+        parts = kept.select("account", *SEEN_TOGETHER).toArrow()
+        accounts = passes.accounts(parts)
+        rows = passes.collected(parts, SEEN_TOGETHER, writer.ingest_id)
+        sizes = {name: sum(a["bytes"].get(name, 0) for a in accounts) for name in tables if name not in SEEN_TOGETHER}
+        few = [name for name, size in sizes.items() if 0 < size <= SMALL_TABLE]
+        if few:
+            rows |= passes.collected(kept.select(*few).toArrow(), few, writer.ingest_id)
+        large = {}
+        for name, size in sizes.items():
+            if size > SMALL_TABLE:
+                column = kept.select(name).where(f"`{name}` IS NOT NULL")
                 schema = spark_schema(arrow_schema(name))
                 large[name] = column.mapInArrow(passes.unstage(name, writer.ingest_id), schema)
         return rows, large, accounts
@@ -388,6 +408,10 @@ class _Ingest:
         begun = time.perf_counter()
         yield
         self.summary.seconds[name] = self.summary.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def _tables(options: Options) -> list[str]:
+    return [*DECODED, *(["payloads"] if options.keep_payloads else [])]
 
 
 def _ends(key: bytes) -> str:

@@ -16,7 +16,7 @@ from .scan import GROUPS, About, Split, fits, is_plain_pcap, joined, unreadable
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
-BUCKET_BYTES = 256 << 20  # of payload, when there is more than the cores can share
+BUCKET_BYTES = 1 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
 
 
 @dataclass
@@ -133,7 +133,8 @@ def assign(
     """Groups to buckets, heaviest first into the lightest. `bound` groups stay together whatever they weigh,
     `together` (they share a whole file) unless that is too much for one bucket."""
     total = sum(weights.values())
-    count = max(1, min(len(weights), max(cores, -(-total // BUCKET_BYTES))))
+    rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # full ones, so that no core waits for the last bucket
+    count = max(1, min(len(weights), rounds * cores))
     most = total // count + 1
     parent = {g: g for g in weights}
 
