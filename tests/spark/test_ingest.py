@@ -92,6 +92,7 @@ def test_split_size_order_and_staging(
 ) -> None:
     """Small splits, files in the other order, rows staged in Parquet as large inputs are."""
     monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
+    monkeypatch.setattr(pipeline, "SMALL_TABLE", 0)
     run(spark, reversed(captures), tmp_path / "lake", split_bytes=1 << 16)
     assert same(raw(all_at_once), raw(tmp_path / "lake")) == []
 
