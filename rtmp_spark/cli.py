@@ -216,7 +216,8 @@ def _explanation(error: Exception) -> tuple[str, str, int]:
 
 
 def _complain(text: str, remedy: str, exit_code: int) -> int:
-    print(f"rtmp-spark: {text} {remedy}".rstrip(), file=sys.stderr)
+    between = "" if text.endswith("\n") else " "  # a list ends its line itself
+    print(f"rtmp-spark: {text}{between}{remedy}".rstrip(), file=sys.stderr)
     return exit_code
 
 

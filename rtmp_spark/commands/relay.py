@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         new_fault=faults.factory(args.fault, "server"),
         tls=_tls(args),
     )
-    return asyncio.run(_serve(options, args.validate))
+    return asyncio.run(_serve(options, args.validate, args.quiet))
 
 
 def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
@@ -103,11 +103,15 @@ def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
     return context
 
 
-async def _serve(options: object, validate: bool) -> int:
+async def _serve(options: object, validate: bool, quiet: bool) -> int:
     from rtmp_relay.relay import Relay, RelayOptions
     from rtmp_relay.validate import Validator
 
     assert isinstance(options, RelayOptions)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
     relay = Relay(options, (Validator(_print_finding),) if validate else ())
     try:
         await relay.start()
@@ -116,13 +120,10 @@ async def _serve(options: object, validate: bool) -> int:
         raise UserError(
             f"Cannot listen on {where} ({error.strerror or error}).", "Choose another --listen.", 3
         ) from None
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     scheme = "rtmps" if options.tls is not None else "rtmp"
     host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"relay ready: {scheme}://{host}:{relay.port}/APP/NAME", flush=True)
+    if not quiet:
+        print(f"relay ready: {scheme}://{host}:{relay.port}/APP/NAME", flush=True)
     await stop.wait()
     await relay.stop()
     return 0

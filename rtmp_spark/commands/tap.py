@@ -48,6 +48,10 @@ async def _serve(args: argparse.Namespace) -> int:
         cut_after=args.cut_after,
     )
     listen, target = parse_endpoint(args.listen), parse_endpoint(args.to)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
     tap = Tap(args.output, args.rotate)
     proxy = Proxy(listen, target, (tap,), weather, weather)
     try:
@@ -55,11 +59,8 @@ async def _serve(args: argparse.Namespace) -> int:
     except OSError as error:
         tap.close()
         raise UserError(f"Cannot listen on {args.listen} ({error.strerror or error}).", "Choose another.", 3) from None
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    print(f"tap ready: {listen[0]}:{proxy.port} to {target[0]}:{target[1]}", flush=True)
+    if not args.quiet:
+        print(f"tap ready: {listen[0]}:{proxy.port} to {target[0]}:{target[1]}", flush=True)
     await stop.wait()
     await proxy.stop()
     tap.close()

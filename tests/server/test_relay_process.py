@@ -318,3 +318,23 @@ def test_fault_help_lists_them() -> None:
     done = subprocess.run([*CLI, "publish", "--fault", "help"], capture_output=True, text=True, check=True)
     assert "CHUNK_SIZE_NOT_APPLIED" in done.stdout
     assert len(done.stdout.splitlines()) > 60
+
+
+@pytest.mark.parametrize("arguments", [["relay"], ["tap", "-o", "session.pcap", "--to"]])
+def test_quiet_ones_say_nothing(arguments: list[str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as target, socket.create_server(("127.0.0.1", 0)) as other:
+        if arguments[0] == "tap":
+            arguments = [*arguments, f"127.0.0.1:{target.getsockname()[1]}"]
+        port = other.getsockname()[1]
+        other.close()
+        command = [*CLI, *arguments, "--quiet", "--listen", f"127.0.0.1:{port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+            while process.poll() is None:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 5).close()
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.05)
+            process.terminate()
+            assert process.communicate() == (b"", b"")
+        assert process.returncode == 0
