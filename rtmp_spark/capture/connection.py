@@ -38,6 +38,7 @@ def _host(packed: bytes) -> str:
 
 class Connection:
     __slots__ = (
+        "client_randoms",
         "dropped",
         "emitted",
         "files",
@@ -79,6 +80,7 @@ class Connection:
         self.vlan: int | None = None
         self.weight = (0, 0)
         self.tag: Any = None
+        self.client_randoms: list[bytes] = []  # of the TLS handshakes on it, once it is over
 
     # What the consumer sees
 

@@ -495,6 +495,8 @@ class Conversation:
 
     def close(self, sink: RowSink) -> bool:
         """The connection is over, its accounting final; returns whether it gave rows."""
+        if self.wrapping is not None:
+            self.connection.client_randoms = self.wrapping.client_randoms
         if self.wrapping is not None and self.refusal is None:
             self._inside(self.wrapping, self.wrapping.finish())
             self._judge_wrapping()

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     carriers = _carriers(found[0])
     secrets = b""
     if args.with_secrets:
-        randoms = found[0].wrapping.client_randoms if found[0].wrapping is not None else []
+        randoms = {one: None for carrier in carriers for one in carrier.client_randoms}
         secrets = b"".join(settings.keylog.lines_for(one) for one in randoms)
         if not secrets:
             raise UserError("There are no TLS secrets of this connection to put into the slice.", "Give --keylog FILE.")

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 import tlskit
 from decoded import Rows, decode, recorded_tags
+from rewrite import Packet
 from tlskit import Wire
-from wrappings import Tunnel, lose, said, what_was_said, write
+from wrappings import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
+from rtmp_spark.capture import keylog
 from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Missing, Skipped, Unsure
 from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
+from rtmp_spark.capture.settings import Settings
 from rtmp_spark.cli import main
 
 SPOKEN = ("messages", "commands", "controls", "media_tags")
@@ -365,3 +368,25 @@ def test_a_slice_has_all_connections_of_a_session(
         rows = decode(tmp_path / "one.pcapng")
         same(rows, plain)
         assert {row["session_id"] for row in rows["connections"]} == {"BE7A"}
+
+
+def test_a_slice_of_a_session_inside_tls_can_be_opened_whole(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    packets: list[Packet] = []
+    tunnel = Tunnel(spoken, connections=3)
+    tunnel.close()
+    for port, talk in enumerate(tunnel.talks, 50000):
+        given = [(int(p.sender != talk.ends[0]), p.payload) for p in talk.packets if p.payload]
+        flights, secrets = in_tls(tmp_path, given)
+        packets += over_tcp(flights, port=443, start_port=port)
+        (tmp_path / f"{port}.log").write_bytes(secrets)
+    path = write(tmp_path / "tunnel.pcap", sorted(packets, key=lambda p: p.ts_ns))
+    (tmp_path / "unused.log").write_bytes(in_tls(tmp_path, spoken[:2])[1])
+    logs = [one for log in sorted(tmp_path.glob("*.log")) for one in ("--keylog", str(log))]
+    uid = {row["uid"] for row in decode(path, settings=Settings(keylog=keylog.load(logs[1::2])))["messages"]}.pop()
+    target = tmp_path / "one.pcapng"
+    assert main(["slice", str(path), "--uid", uid, "-o", str(target), "--with-secrets", *logs]) == 0
+    same(decode(target), plain)
+    unused = (tmp_path / "unused.log").read_bytes().split()
+    assert not any(value in target.read_bytes() for value in unused if len(value) > 60)
