@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, Passed, Row
+from rtmp_spark.capture.facts import CommandFact, ControlFact, Place, Row
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.commands.recording_options import add_filter_arguments, make_settings
 
@@ -67,5 +67,5 @@ def control(
     return ControlFact(at, 0, ts, at, 0, kind, value, None, None, None, event_value)
 
 
-def passed(at: int, ts: int, start: int, end: int) -> Passed:
-    return Passed(at, ts, start, end, at, at, 4, 9, 1)
+def passed(at: int, ts: int, start: int, end: int) -> Place:
+    return at, ts, start, end, at, at, 4, 9, 1

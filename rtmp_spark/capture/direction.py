@@ -446,12 +446,11 @@ class DirectionDecoder:
         *,
         limits: Limits = DEFAULT_LIMITS,
         keep_payloads: bool = False,
-        message_rows: bool = True,
         hook: MessageHook | None = None,
     ) -> DirectionDecoder:
         if state["version"] != cls.STATE_VERSION:
             raise ValueError(f"state of a direction, version {state['version']}")
-        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, message_rows=message_rows, hook=hook)
+        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, hook=hook)
         direction._decoder = RtmpDecoder.resume(base64.b64decode(state["decoder"]), limits)
         direction._tags = TagReader.resume(state["tags"])
         direction._base = state["base"]

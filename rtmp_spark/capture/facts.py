@@ -126,22 +126,9 @@ class HandshakeFact(NamedTuple):
     data: bytes
 
 
-Place = tuple[int, ...]  # what Passed names, without the price of a name: there is one for each message
-
-
-class Passed(NamedTuple):
-    """The place of a message, whatever is in it; `end` is at least the offset behind its last byte."""
-
-    at: int
-    ts: int
-    start: int
-    end: int
-    msg_no: int
-    frame: int
-    csid: int
-    type_id: int
-    stream_id: int
-
+# The place of a message, whatever is in it: at, ts, start, end (at least the offset behind its last byte), msg_no,
+# frame, csid, type_id, stream_id. A plain tuple: there is one for each message.
+Place = tuple[int, ...]
 
 Notable = CommandFact | ControlFact | FaultFact | GapFact | ConflictFact | HandshakeFact
 

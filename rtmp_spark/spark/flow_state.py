@@ -44,7 +44,6 @@ _FACTS = {
         facts_module.GapFact,
         facts_module.ConflictFact,
         facts_module.HandshakeFact,
-        facts_module.Passed,
     )
 }
 _ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, Lost, End)}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulekit import frame
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, GapFact, HandshakeFact, Notable, Passed
+from rtmp_spark.capture.facts import CommandFact, ControlFact, GapFact, HandshakeFact, Notable
 from rtmp_spark.capture.findings import FindingFold
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.session import Session
@@ -83,7 +83,7 @@ def fed(session: Session, judge: Judge, findings: FindingFold, direction: str, s
         judge.notable(direction, step)
     else:
         session.media(direction, [step], [number])
-    judge.passed(direction, [Passed(number, number, number, number + 9, number, number, 3, 9, 1)])
+    judge.passed(direction, [(number, number, number, number + 9, number, number, 3, 9, 1)])
     findings.extend(judge.advance(number))
 
 
