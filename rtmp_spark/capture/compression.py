@@ -1,4 +1,4 @@
-"""Plain, gzip or zstd: one stream of decompressed bytes, read forward only.
+"""Plain, gzip or zstd: one stream of decompressed bytes, read forward; a plain file can step back.
 
 Decompression is streamed and stops at the ratio and size limits; it never trusts a length in the file. The
 reader does not raise for damage inside compressed data: it ends there, and `problem` says why.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import zlib
 from abc import ABC, abstractmethod
+from os import SEEK_CUR
 from typing import Any, BinaryIO
 
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
@@ -43,6 +44,13 @@ class ByteStream:
     def _some(self, size: int) -> bytes:
         return self._file.read(size)
 
+    def back(self, size: int) -> bool:
+        """The last `size` bytes once more by the next `read`, where the file can."""
+        if not self._file.seekable():
+            return False
+        self._file.seek(-size, SEEK_CUR)
+        return True
+
 
 class _Prefixed:
     """A file whose first bytes were read to look at them."""
@@ -56,6 +64,12 @@ class _Prefixed:
             part, self._head = self._head[:size], self._head[size:]
             return part
         return self._file.read(size)
+
+    def seekable(self) -> bool:
+        return not self._head and self._file.seekable()
+
+    def seek(self, offset: int, whence: int) -> int:
+        return self._file.seek(offset, whence)
 
 
 class _Decompressing(ByteStream, ABC):
@@ -98,6 +112,9 @@ class _Decompressing(ByteStream, ABC):
     def _stop(self, code: ViolationCode, detail: str, hint: str = "") -> bytes:
         self.problem = (code, detail, hint)
         return b""
+
+    def back(self, size: int) -> bool:
+        return False
 
     @abstractmethod
     def _inflate(self, size: int) -> bytes: ...

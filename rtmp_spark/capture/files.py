@@ -32,11 +32,12 @@ _SECTION_MAGIC = SECTION_HEADER.to_bytes(4, "little")
 class _Tap:
     """The decompressed bytes on their way to a reader, counted and shown to `on_bytes`."""
 
-    def __init__(self, head: bytes, stream: ByteStream, on_bytes: Callable[[bytes], None] | None) -> None:
+    def __init__(self, head: bytes, stream: ByteStream, on_bytes: Callable[[bytes | memoryview], None] | None) -> None:
         self._head = head
         self._stream = stream
         self._on_bytes = on_bytes
         self.size_bytes = len(head)
+        self._again = 0  # bytes that come a second time
         if on_bytes is not None and head:
             on_bytes(head)
 
@@ -45,10 +46,17 @@ class _Tap:
             head, self._head = self._head, b""
             return head + self.read(max(size - len(head), 1))
         data = self._stream.read(size)
-        self.size_bytes += len(data)
-        if self._on_bytes is not None and data:
-            self._on_bytes(data)
+        again, self._again = self._again, 0
+        self.size_bytes += len(data) - again
+        if self._on_bytes is not None and len(data) > again:
+            self._on_bytes(memoryview(data)[again:])
         return data
+
+    def back(self, size: int, /) -> bool:
+        if self._stream.back(size):
+            self._again = size
+            return True
+        return False
 
 
 class Capture:
@@ -59,7 +67,7 @@ class Capture:
         file: BinaryIO,
         limits: Limits = DEFAULT_LIMITS,
         window_bytes: int = WINDOW_BYTES,
-        on_bytes: Callable[[bytes], None] | None = None,
+        on_bytes: Callable[[bytes | memoryview], None] | None = None,
         *,
         close_file: bool = False,
     ) -> None:
@@ -235,7 +243,7 @@ def open_capture(
     limits: Limits = DEFAULT_LIMITS,
     *,
     window_bytes: int = WINDOW_BYTES,
-    on_bytes: Callable[[bytes], None] | None = None,
+    on_bytes: Callable[[bytes | memoryview], None] | None = None,
 ) -> Capture:
     """Open a path, `-` for standard input, or a binary file object."""
     if not isinstance(source, (str, PathLike)):
@@ -280,7 +288,7 @@ class RangeReader:
             place = first_record(probe, header, limits, at_file_end=len(probe) < _SEARCH_BYTES)
             self.began = None if place is None or start + place >= end else start + place
         file.seek(end if self.began is None else self.began)
-        self._reader = RecordReader(file, header, limits, window_bytes, end if self.began is None else self.began, end)
+        self._reader = RecordReader(ByteStream(file), header, limits, window_bytes, file.tell(), end)
 
     def __iter__(self) -> Iterator[PacketBlock]:
         return iter(self._reader) if self.began is not None else iter(())

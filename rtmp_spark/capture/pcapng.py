@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, Problem, rows_at
-from rtmp_spark.capture.records import Source
+from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
+from rtmp_spark.capture.buffer import Source, Windows
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import Limits
 
@@ -61,9 +61,8 @@ class BlockReader:
     """Iterates the windows of `source`, which stands at the first section header."""
 
     def __init__(self, source: Source, limits: Limits, window_bytes: int) -> None:
-        self._source = source
+        self._windows = Windows(source, window_bytes)
         self._limits = limits
-        self._window_bytes = window_bytes
         self._order = "<"
         self._interfaces: list[Interface] = []
         self._last_ts_ns = 0
@@ -76,11 +75,9 @@ class BlockReader:
         self.decryption_secrets: list[tuple[int, bytes]] = []
 
     def __iter__(self) -> Iterator[PacketBlock]:
-        carry = b""
+        position = 0
         while self.problem is None:
-            fresh = self._source.read(self._window_bytes)
-            data = b"".join((carry, fresh, PADDING))
-            size = len(data) - len(PADDING)
+            data, size, last = self._windows.after(position)
             position = 0
             while True:
                 packets, position, section_follows = self._walk(data, size, position)
@@ -90,12 +87,11 @@ class BlockReader:
                         yield block
                 if not section_follows:
                     break
-            carry = data[position:size]
-            if not fresh:
-                if carry and self.problem is None:
+            if last:
+                if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a block: {len(carry)} bytes after packet {self.records}",
+                        f"the file ends inside a block: {size - position} bytes after packet {self.records}",
                         "everything before it was read; wait until the recorder has closed the file",
                         frame=self.records,
                     )

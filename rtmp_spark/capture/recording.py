@@ -63,7 +63,7 @@ class TreeHash:
         self._rest = bytearray()
         self._length = 0
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: bytes | memoryview) -> None:
         self._length += len(data)
         view = memoryview(data)
         if self._rest:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
-from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, Problem, rows_at
+from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
+from rtmp_spark.capture.buffer import Source, Windows
 from rtmp_spark.capture.pcap import PcapHeader
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import Limits
@@ -22,20 +22,15 @@ _CHAIN_SECONDS = 86_400
 _PLAUSIBLE_ORIGLEN = 1 << 24
 
 
-class Source(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class RecordReader:
     """Iterates the windows of `source`, which stands at a record header; `offset` is its place in the file."""
 
     def __init__(
         self, source: Source, header: PcapHeader, limits: Limits, window_bytes: int, offset: int, end: int | None = None
     ) -> None:
-        self._source = source
+        self._windows = Windows(source, window_bytes)
         self._header = header
         self._limits = limits
-        self._window_bytes = window_bytes
         self._end = end  # records that start here or later belong to somebody else
         self.ended = offset
         self.records = 0
@@ -44,25 +39,22 @@ class RecordReader:
         self.problem: Problem | None = None
 
     def __iter__(self) -> Iterator[PacketBlock]:
-        carry = b""
+        position = 0
         while self.problem is None:
-            fresh = self._source.read(self._window_bytes)
-            data = b"".join((carry, fresh, PADDING))
-            size = len(data) - len(PADDING)
+            data, size, last = self._windows.after(position)
             offsets, position = self._walk(data, size)
             if len(offsets):
                 block = self._columns(data, offsets)
                 self.ended += position
                 if len(block):
                     yield block
-            carry = data[position:size]
             if self._end is not None and self.ended >= self._end:
                 return
-            if not fresh:
-                if carry and self.problem is None:
+            if last:
+                if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a record: {len(carry)} bytes after packet {self.records}",
+                        f"the file ends inside a record: {size - position} bytes after packet {self.records}",
                         "everything before it was read; wait until the recorder has closed the file",
                         frame=self.records,
                     )

@@ -1,0 +1,53 @@
+"""Windows of a file: the same bytes whether the source can step back or not."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from rtmp_spark.capture.buffer import Windows
+from rtmp_spark.capture.compression import ByteStream
+from rtmp_spark.capture.files import open_capture
+from rtmp_spark.capture.recording import TreeHash
+
+SAMPLES = Path(__file__).parent.parent.parent / "sample_pcaps"
+
+
+class Pipe(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: object) -> int:
+        raise io.UnsupportedOperation
+
+
+@pytest.mark.parametrize("kind", [io.BytesIO, Pipe])
+@pytest.mark.parametrize("window_bytes", [1, 255, 256, 257, 1000, 5000])
+def test_what_is_not_taken_comes_again(kind: type[io.BytesIO], window_bytes: int) -> None:
+    whole, rng = random.Random(2).randbytes(4000), random.Random(window_bytes)
+    windows, taken, found = Windows(ByteStream(kind(whole)), window_bytes), 0, b""
+    while True:
+        data, size, last = windows.after(taken)
+        assert last or len(data) - size >= 256 or size < 0
+        taken = size if last else rng.randint(0, max(size, 0))
+        found += data[:taken]
+        if last:
+            break
+    assert found == whole
+
+
+@pytest.mark.parametrize("name", ["rtmps_tls12_ffmpeg_publish.pcap", "ffmpeg_publish_g711mu_audio_only.pcap"])
+@pytest.mark.parametrize("window_bytes", [700, 1 << 12, 1 << 16])
+def test_packets_and_hash_do_not_depend_on_it(name: str, window_bytes: int) -> None:
+    content = (SAMPLES / name).read_bytes()
+    told = []
+    for kind in (io.BytesIO, Pipe):
+        tree = TreeHash()
+        capture = open_capture(kind(content), window_bytes=window_bytes, on_bytes=tree.update)
+        packets = [block.packet(i) for block in capture for i in range(len(block))]
+        told.append((packets, capture.status, capture.size_bytes, tree.result()))
+    assert told[0] == told[1]
+    assert told[0][2] == len(content)
