@@ -254,14 +254,20 @@ def open_capture(
 
 
 def sort_by_first_packet(
-    paths: Iterable[str | PathLike[str]], limits: Limits = DEFAULT_LIMITS
+    paths: Iterable[str | PathLike[str]],
+    limits: Limits = DEFAULT_LIMITS,
+    look_at: Callable[[Capture], object] | None = None,
 ) -> list[str | PathLike[str]]:
-    """Files of one recording in the order of time; what cannot be read or holds no packet comes last."""
+    """Files of one recording in the order of time; what cannot be read or holds no packet comes last.
+
+    `look_at` gets each, read up to its first packets."""
 
     def begins(path: str | PathLike[str]) -> tuple[bool, int, str]:
         try:
             with open_capture(path, limits, window_bytes=FIRST_WINDOW_BYTES) as capture:
                 first = capture.first_ts_ns()
+                if look_at is not None:
+                    look_at(capture)
         except (OSError, CaptureError):
             first = None
         return first is None, first or 0, fspath(path)

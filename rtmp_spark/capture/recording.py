@@ -23,7 +23,7 @@ from rtmp_spark.capture.block import Problem
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS, Row
-from rtmp_spark.capture.files import FIRST_WINDOW_BYTES, Capture, open_capture, sort_by_first_packet
+from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
@@ -158,10 +158,7 @@ class Recording:
             yield from self._batches()
 
     def _batches(self) -> Iterator[Batch]:
-        paths = self._paths if len(self._paths) == 1 else sort_by_first_packet(self._paths, self.settings.limits)
-        if len(paths) > 1:
-            self._take_secrets_of_all(paths)
-        for number, path in enumerate(paths):
+        for number, path in enumerate(self._in_order()):
             self.files.append(_about(os.fspath(path)))
             yield from self._read(number)
             yield from self._sink.flush([file.capture_id for file in self.files])
@@ -170,6 +167,12 @@ class Recording:
         yield from self._sink.flush([file.capture_id for file in self.files])
 
     # -- files --------------------------------------------------------------------------------------------------
+
+    def _in_order(self) -> Sequence[str | os.PathLike[str]]:
+        """Secrets that stand in front of a file's packets open connections of the files before it as well."""
+        if len(self._paths) == 1:
+            return self._paths
+        return sort_by_first_packet(self._paths, self.settings.limits, lambda capture: self.take_secrets(capture, 0))
 
     def _read(self, number: int) -> Iterator[Batch]:
         file = self.files[number]
@@ -201,18 +204,6 @@ class Recording:
             if kind == SECRETS_TYPE_TLS and can_decrypt():
                 self.settings.keylog.add(secrets)
         return len(found)
-
-    def _take_secrets_of_all(self, paths: Sequence[str | os.PathLike[str]]) -> None:
-        """Secrets that stand in front of a file's packets open connections of the files before it as well."""
-        for path in paths:
-            if os.fspath(path) == "-":  # comes once
-                continue
-            try:
-                with open_capture(path, self.settings.limits, window_bytes=FIRST_WINDOW_BYTES) as capture:
-                    capture.first_ts_ns()
-                    self.take_secrets(capture, 0)
-            except (OSError, CaptureError):
-                continue  # told when it is its turn
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:
         file.format, file.compression = capture.format, capture.compression or None
