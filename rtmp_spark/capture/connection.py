@@ -19,6 +19,8 @@ from rtmp_spark.codec.errors import CaptureError
 
 STATE_VERSION = 1
 LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so long (TIME_WAIT)
+SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
+BRIEF_NS = 240_000_000_000  # and one that said nothing yet (RFC 5382 5, REQ-5: partially open connections)
 _LEAST_WINDOW = 65_535
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each
@@ -131,6 +133,14 @@ class Connection:
         return max(low.fin_ts_ns, high.fin_ts_ns)
 
     @property
+    def over_ns(self) -> int:
+        """The time up to which packets between these endpoints are its own."""
+        closed = self.closed_ts_ns
+        if closed is not None:
+            return closed + LINGER_NS
+        return (self.ts_last_ns or 0) + (BRIEF_NS if self.unheard else SILENT_NS)
+
+    @property
     def half_open(self) -> bool:
         return not (self.sides[0].captured_bytes or self.sides[1].captured_bytes)
 
@@ -149,8 +159,7 @@ class Connection:
 
     def begins_anew(self, side: int, seq: int, ack: int, flags: int, ts_ns: int) -> bool:
         """Whether this packet belongs to the next connection between the same endpoints."""
-        closed = self.closed_ts_ns
-        if closed is not None and ts_ns > closed + LINGER_NS:
+        if self.ts_last_ns is not None and ts_ns > self.over_ns:
             return True
         if not flags & SYN or flags & RST:
             return False
@@ -163,7 +172,7 @@ class Connection:
         elif stream.synced and stream.base is not None:
             # Told by the other side's SYN-ACK, else guessed in the middle of a connection.
             return not other.syn or stream.base != (seq + 1) & MASK
-        if self.half_open and closed is None:
+        if self.half_open and self.closed_ts_ns is None:
             return False
         return self.ts_first_ns is not None and ts_ns > self.ts_first_ns
 

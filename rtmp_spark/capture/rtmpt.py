@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rtmp_spark.capture.connection import SILENT_NS
 from rtmp_spark.capture.http_stream import (
     Body,
     Finished,
@@ -100,8 +101,10 @@ class Tunnels:
         self._sessions: dict[tuple[Any, str], RtmptSession] = {}
         self._changed: dict[int, RtmptSession] = {}
 
-    def find(self, server: Any, session_id: str) -> RtmptSession | None:
-        return self._sessions.get((server, session_id))
+    def find(self, server: Any, session_id: str, ts_ns: int) -> RtmptSession | None:
+        """The session that this name means at this time; one that was silent for too long is over."""
+        session = self._sessions.get((server, session_id))
+        return None if session is not None and session.heard_ns + SILENT_NS < ts_ns else session
 
     def separate(self, connection: Any, frame: int, ts_ns: int) -> tuple[Any, Sink]:
         """For a session on a connection that has had another one."""
@@ -133,10 +136,11 @@ class Tunnels:
                     del self._sessions[key]
         return over
 
-    def carried_on(self, connection: Any) -> bool:
-        """Whether a session that began on this connection lives on others."""
-        others = (s.members - {connection.number} for s in self._sessions.values() if s.connection is connection)
-        return any(others)
+    def carried_on(self, connection: Any) -> int:
+        """Up to when sessions that began on this connection can live on others; 0: there are none."""
+        began = (s for s in self._sessions.values() if s.connection is connection)
+        heard = (s.heard_ns + SILENT_NS for s in began if s.members - {connection.number})
+        return max(heard, default=0)
 
 
 def _nowhere(item: Item) -> None:
@@ -420,12 +424,13 @@ class RtmptConnection:
 
     def _join(self, session_id: str, opened: bool, place: tuple[int, int] | None = None) -> RtmptSession:
         server = self._server
-        session = self._tunnels.find(server, session_id)
+        session = self._tunnels.find(server, session_id, self._last[1])
         if session is None:
             home, sink = self._connection, self._sink
             if any(known.connection is home for known in self.sessions):
                 home, sink = self._tunnels.separate(home, *(place or self._last))
             session = RtmptSession(session_id, home, self._requests or 0, sink, opened)
+            session.heard_ns = self._last[1]
             if home is not self._connection and home.tag is not None:
                 home.tag.wrapping = SessionWrapping(session)
             self._tunnels.begin(server, session)

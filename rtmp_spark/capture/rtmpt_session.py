@@ -81,6 +81,7 @@ class RtmptSession:
         self._noted: list[Noted] = []
         self.finished = False
         self.goodbye_ns: int | None = None  # time of /close
+        self.heard_ns = 0  # time of the last request
 
     def join(self, connection: Any) -> None:
         """This TCP connection carries it too."""
@@ -91,6 +92,7 @@ class RtmptSession:
     def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
         """A request, or its answer to come; its body is added with `add` and closed with `finish`."""
         lane = self._lanes[which]
+        self.heard_ns = max(ts_ns, self.heard_ns)
         over = lane.next is not None and number < lane.next
         entry = Entry(number, over or number in lane.waiting)
         if entry.late and which == REQUESTS:
@@ -246,6 +248,7 @@ class RtmptSession:
             "opened": self.opened,
             "unsure": self.unsure,
             "goodbye_ns": self.goodbye_ns,
+            "heard_ns": self.heard_ns,
             "noted": [note.state() for note in self._noted],
             "lanes": [
                 [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)] for lane in self._lanes
@@ -256,6 +259,7 @@ class RtmptSession:
     def resume(cls, state: dict[str, Any], connection: Any, sink: Sink) -> RtmptSession:
         session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
         session.unsure, session.goodbye_ns = state["unsure"], state["goodbye_ns"]
+        session.heard_ns = state["heard_ns"]
         session._noted = [Noted.resume(note) for note in state["noted"]]
         for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])

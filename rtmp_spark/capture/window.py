@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtmp_spark.capture.block import Ints
-from rtmp_spark.capture.connection import Connection
+from rtmp_spark.capture.connection import BRIEF_NS, Connection
 from rtmp_spark.capture.flows import Flows
 from rtmp_spark.capture.intervals import NO_WINDOW, Observed
 from rtmp_spark.capture.items import Conflict, Item, Run
@@ -47,6 +47,7 @@ class Window:
         self._end = np.full(rows, -1, np.int64)
         self._retransmitted = np.zeros(rows, np.int64)
         self._observed = np.ones(rows, bool)
+        self._after_silence = self._silences()
 
     def run(self) -> None:
         flows = self._flows
@@ -74,6 +75,15 @@ class Window:
                 self._take_one_by_one(number, careful, packets, careful_from[number], careful_to[number])
         self._end[fast] = directions.ends(before)
 
+    def _silences(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Rows after a silence so long that they may belong to the next connection."""
+        times, starts = self._segments.ts_ns[self._flows.order], self._flows.starts
+        before = np.empty_like(times)
+        before[1:] = times[:-1]
+        known = [times[at] if c.ts_last_ns is None else c.ts_last_ns for at, c in zip(starts.tolist(), self.slots)]
+        before[starts] = known
+        return times - before > BRIEF_NS
+
     def _unwanted_rows(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Rows of connections that the consumer dropped, unless one of them opens or ends something: counted here."""
         flows, segments = self._flows, self._segments
@@ -81,7 +91,7 @@ class Window:
         if not dropped.any():
             return np.zeros(len(flows.group), bool)
         happens = np.bitwise_or.reduceat(segments.flags[flows.order], flows.starts) & (SYN | FIN | RST)
-        dropped &= happens == 0
+        dropped &= (happens == 0) & ~np.logical_or.reduceat(self._after_silence, flows.starts)
         unwanted = dropped[flows.group]
         rows = np.flatnonzero(unwanted)
         direction = (flows.group * 2 + flows.side)[rows]
@@ -124,6 +134,7 @@ class Window:
         simple &= (fins_before == 0) | ((length == 0) & ~fin)
         in_rows = np.empty(len(flow), bool)
         in_rows[by_flow] = simple
+        in_rows &= ~self._after_silence
         places = np.arange(len(flow))
         cut = np.minimum.reduceat(np.where(in_rows, len(flow), places), flows.starts)
         return places < cut[flows.group]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
-from rtmp_spark.capture.connection import LINGER_NS, Connection
+from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
@@ -158,15 +158,15 @@ class BucketRecording(Recording):
         flows = []
         carry = self._reassembler._carry
         for connection in (*self._reassembler.connections, *(c.connection for c in self._lingering)):
-            is_over = connection.closed_ts_ns is not None and connection.closed_ts_ns + LINGER_NS < newest_ns
-            if is_over and not self._tunnels.carried_on(connection):
+            over_ns = max(connection.over_ns, self._tunnels.carried_on(connection))
+            if over_ns < newest_ns:
                 continue
             conversation = connection.tag
             messages, commands, second = ((0, 0), (0, 0), 0) if conversation is None else bases(conversation)
             key = connection.key.hex()
             files = {str(n): self.capture_ids[n] or "" for n in connection.files}
             header = OpenFlow(
-                placeholder(key), key, connection.ts_last_ns or 0, False, messages, commands, second, (), files
+                placeholder(key), key, connection.ts_last_ns or 0, over_ns, False, messages, commands, second, (), files
             )
             waiting = carry.select(carry.connection == connection.number)
             state = save(connection)

@@ -1,7 +1,8 @@
 """A connection that may go on after the last file, as bytes: reassembly, decoders, folds, all of it.
 
 Plain JSON, compressed, with a version and a header that the driver can read alone; never pickle, because a lake is
-shared. What is kept is what decoding needs to go on, no more: names that are secrets are kept by their hashes.
+shared. A state of another version is never guessed at. What is kept is what decoding needs to go on, no more: names
+that are secrets are kept by their hashes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.seconds import Seconds
 from rtmp_spark.capture.service import Start
 from rtmp_spark.capture.session import Session
-from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.errors import Severity, UserError, ViolationCode
 
 from .ledger import Superseded
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from rtmp_spark.capture.rtmpt import Tunnels
     from rtmp_spark.capture.settings import Settings
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+SavedFlow = tuple[str, int, bytes]  # a row of `open_flows`: uid, version, state
 CONNECTION_TABLES = ("connections", "handshakes", "streams", "findings", "intervals")
 _FACTS = {
     kind.__name__: kind
@@ -57,6 +59,7 @@ class OpenFlow:
     uid: str  # of the rows it gave; its key when it gave none
     key: str  # endpoints, hex
     ts_last_ns: int
+    over_ns: int  # later packets between its endpoints are not its own
     has_rows: bool
     messages: tuple[int, int]  # c2s, s2c: rows from these numbers on are provisional
     commands: tuple[int, int]
@@ -244,6 +247,23 @@ def made(value: Any) -> Any:
 def placeholder(key: str) -> str:
     """Stands for the uid of a connection that gave no rows."""
     return f"-{key}"
+
+
+def readable(saved: Iterable[SavedFlow]) -> tuple[list[tuple[OpenFlow, bytes]], list[str]]:
+    """Those that can go on, and the uids of those that an older version saved."""
+    flows, outdated = [], []
+    for uid, version, packed in saved:
+        if version > STATE_VERSION:
+            raise UserError(
+                f"A newer rtmp-spark saved the open connections of this lake (states of version {version}; "
+                f"this one knows {STATE_VERSION}).",
+                "Upgrade rtmp-spark, or use another lake.",
+            )
+        if version < STATE_VERSION:
+            outdated.append(uid)
+        else:
+            flows.append((header_of(packed), packed))
+    return flows, outdated
 
 
 def newest(flows: Iterable[tuple[OpenFlow, bytes]]) -> dict[bytes, tuple[OpenFlow, bytes]]:

@@ -31,6 +31,7 @@ from .decode import Options
 from .deliver import deliveries
 from .failpoint import failpoint
 from .file_rows import file_rows
+from .flow_state import SavedFlow
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
 from .ledger import Ledger, Superseded
@@ -39,7 +40,7 @@ from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
-from .resumed import Resumed, SavedFlow, resumed, saved_flows
+from .resumed import Resumed, resumed, saved_flows
 from .stoppable import Stop
 from .tables import no_glob, spark_schema
 from .together import judged_together

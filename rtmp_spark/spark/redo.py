@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from rtmp_spark.capture.connection import endpoint
 from rtmp_spark.codec.errors import UserError
 
-from .flow_state import header_of
+from .flow_state import readable
 from .lake import Writer
 from .ledger import Superseded
 from .paths import CaptureFile, list_captures
 from .plan import Scanned
+from .resumed import saved_flows
 from .tables import literal
 
 
@@ -68,8 +69,9 @@ def redo(writer: Writer, scanned: Iterable[Scanned], keys: Mapping[bytes, int], 
                 ) from None
     found.superseded = [Superseded(uid) for uid in sorted(uids)]
     found.superseded += [Superseded(c, tables=("captures",)) for c in sorted(found.capture_ids)]
-    for packed in writer.table("open_flows").where(here).select("state").toArrow()["state"].to_pylist():
-        header = header_of(packed)
+    flows, useless = readable(saved_flows(writer, sensor))
+    for header, _ in flows:
         if not header.has_rows and found.capture_ids.intersection(header.files.values()):
-            found.superseded.append(Superseded(header.uid, tables=("open_flows",)))
+            useless.append(header.uid)
+    found.superseded += [Superseded(uid, tables=("open_flows",)) for uid in useless]
     return found

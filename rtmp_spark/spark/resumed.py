@@ -2,6 +2,7 @@
 all that were saved with RTMPT to its server.
 
 A session of RTMPT lives on several TCP connections and its rows belong to the first, which may be silent from now on.
+Saved connections that nothing can follow any more, by the time of the new captures, are let go: their rows are final.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from .flow_state import OpenFlow, header_of, newest
+from .flow_state import OpenFlow, SavedFlow, newest, readable
+from .lake import Writer
+from .ledger import Superseded
 from .passes import first_seen, tunnel_keys
 from .scan import ends_of_key, group_of_key
+from .tables import literal
 
 LATE_NS = 1_000_000_000  # packets older than this against what was read before are not its continuation
 
@@ -25,17 +29,33 @@ class Resumed:
     states: dict[int, list[bytes]] = field(default_factory=dict)  # by the index group with which they are decoded
     headers: list[OpenFlow] = field(default_factory=list)
     late: list[OpenFlow] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)  # uids
+    outdated: list[str] = field(default_factory=list)  # saved by an older version: what follows counts as new
     tunnels: set[bytes] = field(default_factory=set)
+
+    @property
+    def superseded(self) -> list[Superseded]:
+        """Rows that the new ones replace, and states that are of no use any more."""
+        useless = [Superseded(uid, tables=("open_flows",)) for uid in (*self.over, *self.outdated)]
+        return [*(header.superseded() for header in self.headers), *useless]
 
     def _add(self, group: int, header: OpenFlow, packed: bytes) -> None:
         self.states.setdefault(group, []).append(packed)
         self.headers.append(header)
 
 
-def resumed(saved: Iterable[bytes], index: pa.Table, with_tls: bool) -> Resumed:
-    """`with_tls`: there are secrets, so RTMPT may come out of TLS."""
+def saved_flows(writer: Writer, sensor: str) -> list[SavedFlow]:
+    """Rows of `open_flows` as `resumed` takes them."""
+    columns = ("uid", "state_version", "state")
+    rows = writer.table("open_flows").where(f"sensor = {literal(sensor)}").select(*columns).toArrow()
+    return list(zip(*(rows[name].to_pylist() for name in columns)))
+
+
+def resumed(saved: Iterable[SavedFlow], index: pa.Table, with_tls: bool, newest_ns: int = 0) -> Resumed:
+    """`saved`: uid, version and state. `with_tls`: there are secrets, so RTMPT may come out of TLS."""
     found = Resumed(tunnels=tunnel_keys(index, with_tls))
-    flows = newest((header_of(packed), packed) for packed in saved)
+    known, found.outdated = readable(saved)
+    flows = newest(known)
     if not flows:
         return found
     seen = first_seen(index)
@@ -60,4 +80,7 @@ def resumed(saved: Iterable[bytes], index: pa.Table, with_tls: bool) -> Resumed:
         heard_ns, group = max(servers.get(end, (0, 0)) for end in ends_of_key(key))
         if heard_ns and heard_ns >= header.ts_last_ns - LATE_NS:
             found._add(group, header, packed)
+    going_on = {header.uid for header in (*found.headers, *found.late)}
+    going_on |= {header.uid for header, _ in known if header.over_ns + LATE_NS >= newest_ns}
+    found.over = sorted({header.uid for header, _ in known} - going_on)
     return found

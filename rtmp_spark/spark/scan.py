@@ -303,6 +303,7 @@ def _scan_whole(file: BinaryIO, about: About, index: FlowIndex) -> None:
     for block in capture:
         if about.ts_head_ns is None:
             about.ts_head_ns = int(block.ts_ns[0])
+        about.ts_tail_ns = int(block.ts_ns[-1])
         index.add(dissector.segments(block), None)
     about.capture_id = tree.result()
     describe(about, capture)
@@ -372,6 +373,7 @@ def joined(parts: list[About], size_bytes: int) -> About:
         for link_type, count in part.link_types_unknown.items():
             whole.link_types_unknown[link_type] = whole.link_types_unknown.get(link_type, 0) + count
         whole.leaves += part.leaves
+    whole.ts_tail_ns = previous
     digest = hashlib.sha256(b"".join(map(bytes.fromhex, whole.leaves)) + size_bytes.to_bytes(8, "big"))
     whole.capture_id = digest.hexdigest()[:32]
     whole.leaves = []

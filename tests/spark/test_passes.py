@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import pyarrow as pa
 import pytest
 import rewrite
 from wrappings import Said, Tunnel, in_tls, over_tcp, said
+from wrappings import write as written
 
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import Recording
+from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
+from rtmp_spark.spark.flow_state import STATE_VERSION
 from rtmp_spark.spark.ledger import Superseded
 from rtmp_spark.spark.passes import bound, reason, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
@@ -48,6 +52,7 @@ class Tables:
         self.rows: Rows = {name: [] for name in DECODED}
         self.files = 0
         self.resumed = 0
+        self.outdated: list[str] = []
 
     def ingest(self, paths: Iterable[Path], split_bytes: int = 1 << 26, buckets: int = 1) -> None:
         files = list_captures(map(str, paths))
@@ -58,8 +63,11 @@ class Tables:
         plans = split_plans(scanned)
         ours = [(g, blob) for split_id, parts in index.items() if split_id in plans for g, blob, _ in parts]
         table = pa.table({"group": [g for g, _ in ours], "flows": pa.array([blob for _, blob in ours], pa.binary())})
-        going_on = resumed([r["state"] for r in self.rows["open_flows"]], table, bool(self.options.keylog))
-        superseded = [header.superseded() for header in going_on.headers]
+        saved = [(r["uid"], r["state_version"], r["state"]) for r in self.rows["open_flows"]]
+        newest_ns = max(s.about.ts_tail_ns or 0 for s in scanned)
+        going_on = resumed(saved, table, bool(self.options.keylog), newest_ns)
+        superseded = going_on.superseded
+        self.outdated += going_on.outdated
         self.resumed += sum(header.has_rows for header in going_on.headers)
         assigned = assign(weights(table), bound(going_on.tunnels), [], buckets)
         for bucket in range(assigned.count):
@@ -72,7 +80,6 @@ class Tables:
                     pieces.append(Piece(plans[split_id], [g for g, _ in mine], packets_of))
             states = [packed for group, own in going_on.states.items() if group in groups for packed in own]
             plans_of = list({p.split.file for p in pieces})
-            newest_ns = max(s.about.ts_last_ns or 0 for s in scanned)
             for blobs, account in decode(pieces, plans_of, groups, self.options, DECODED, states, newest_ns):
                 for table, blob in blobs.items():
                     made[table] += load(blob).to_pylist()
@@ -168,6 +175,72 @@ def test_what_is_over_for_good_is_no_open_flow(sample_pcaps: Path) -> None:
     may_go_on = {r["uid"] for r in connections if r["close_kind"] == "open" or (last - r["ts_end"]).seconds < 60}
     assert 0 < len(may_go_on) < len(connections)
     assert {row["uid"] for row in tables.rows["open_flows"]} == may_go_on
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+def shifted(packets: list[rewrite.Packet], by_ns: int) -> list[rewrite.Packet]:
+    return [replace(packet, ts_ns=packet.ts_ns + by_ns) for packet in packets]
+
+
+def spoken(sample_pcaps: Path, port: int = 40000) -> list[rewrite.Packet]:
+    return over_tcp(said(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"), start_port=port)
+
+
+def test_what_nothing_can_follow_any_more_is_let_go(sample_pcaps: Path, tmp_path: Path) -> None:
+    """A closed connection after a minute, a SYN after four, an abandoned one after a day; their rows stay."""
+    closed, other = spoken(sample_pcaps), spoken(sample_pcaps, 50000)
+    abandoned, syn = spoken(sample_pcaps, 41000)[:60], spoken(sample_pcaps, 42000)[:1]
+    together = sorted([*closed, *abandoned, *syn], key=lambda p: p.ts_ns)
+    files = [written(tmp_path / "0.pcap", together)]
+    tables = Tables()
+    tables.ingest(files)
+    left = [len(tables.rows["open_flows"])]
+    for hours in (0.05, 0.1, 20, 25):
+        files.append(written(tmp_path / f"{hours}.pcap", shifted(other, int(hours * HOUR_NS))))
+        tables.ingest(files[-1:])
+        left.append(len(tables.rows["open_flows"]))
+    assert left == [3, 3, 2, 2, 1]  # of the newest file always the one it holds
+    assert difference(sequential(files), tables.rows) == ""
+
+
+@pytest.mark.parametrize("packets", [3, 40])
+@pytest.mark.parametrize("pause", [0.06, 0.07, 23, 25])
+def test_a_long_silence(pause: float, packets: int, sample_pcaps: Path, tmp_path: Path) -> None:
+    """In one ingest, in two, and with another one in between by whose time the connection may be over."""
+    talk, other = spoken(sample_pcaps), spoken(sample_pcaps, 50000)
+    late = shifted(talk[packets:], int(pause * HOUR_NS))
+    files = [
+        written(tmp_path / "0.pcap", talk[:packets]),
+        written(tmp_path / "1.pcap", shifted(other, int(pause * HOUR_NS) - 30_000_000_000)),
+        written(tmp_path / "2.pcap", late),
+    ]
+    expected = sequential(files)
+    for ways in ([files], [files[:1], files[1:]], [[file] for file in files]):
+        tables = Tables()
+        for way in ways:
+            tables.ingest(way)
+        assert difference(expected, tables.rows) == ""
+    goes_on = pause < 0.067 if packets == 3 else pause < 24
+    assert [r["midstream"] for r in expected["connections"]].count(True) == (not goes_on)
+
+
+def test_states_of_other_versions(sample_pcaps: Path, tmp_path: Path) -> None:
+    """What an older version saved is not resumed but let go; what a newer one saved stops the ingest."""
+    talk = spoken(sample_pcaps)
+    files = [written(tmp_path / "0.pcap", talk[:40]), written(tmp_path / "1.pcap", talk[40:])]
+    tables = Tables()
+    tables.ingest(files[:1])
+    (row,) = tables.rows["open_flows"]
+    row["state_version"], row["state"] = STATE_VERSION + 1, b"who knows"
+    with pytest.raises(UserError, match=f"of version {STATE_VERSION + 1}; this one knows {STATE_VERSION}"):
+        tables.ingest(files[1:])
+    row["state_version"] = STATE_VERSION - 1
+    tables.ingest(files[1:])
+    assert tables.resumed == 0 and tables.outdated == [row["uid"]]
+    assert [r["state_version"] for r in tables.rows["open_flows"]] == [STATE_VERSION]
+    assert len(tables.rows["connections"]) == 2 and len({r["uid"] for r in tables.rows["messages"]}) == 2
 
 
 def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:
