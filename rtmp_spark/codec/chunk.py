@@ -457,7 +457,7 @@ class Dechunker:
         else:
             unsettled = self.old_size > 0 and length > min(self.old_size, size, DEFAULT_CHUNK_SIZE)
         if unsettled:
-            settled = self._settle_size(buf, data, cs.csid, length, end, final, out, ext)
+            settled = self._settle_size(buf, pos, data, cs.csid, length, end, final, out, ext)
             if settled < 0:
                 return -1
             size = self.chunk_size
@@ -780,7 +780,16 @@ class Dechunker:
                 data += 4
 
     def _settle_size(
-        self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, out: list[Event], ext: int | None
+        self,
+        buf: bytes,
+        pos: int,
+        data: int,
+        csid: int,
+        length: int,
+        end: int,
+        final: bool,
+        out: list[Event],
+        ext: int | None,
     ) -> int:
         """Look at the first message whose cutting tells whether the chunk size in force is really used."""
         if csid >= 64 or length > SETTLE_BYTES:
@@ -791,7 +800,7 @@ class Dechunker:
         mark = 0xC0 | csid
         new, old = self.chunk_size, self.old_size
         if length <= min(new, old):  # neither cuts it: a sender that heeds neither still cuts at the default
-            return self._settle_default(buf, data, mark, length, end, final, out)
+            return self._settle_default(buf, pos, data, mark, length, end, final, out)
         first = data + min(new, old)
         if first >= end:
             if not final:
@@ -816,16 +825,16 @@ class Dechunker:
             for size, stop in ((new, stops[0]), (old, stops[1]))
         ]
         if fits[1] and not fits[0]:
-            self._not_applied(old, data, out)
+            self._not_applied(old, pos, data, out)
         elif not fits[0] and old > DEFAULT_CHUNK_SIZE < new:
-            settled = self._settle_default(buf, data, mark, length, end, final, out)
+            settled = self._settle_default(buf, pos, data, mark, length, end, final, out)
             if settled < 0:
                 return -1
         self.old_size = 0
         return 1
 
     def _settle_default(
-        self, buf: bytes, data: int, mark: int, length: int, end: int, final: bool, out: list[Event]
+        self, buf: bytes, pos: int, data: int, mark: int, length: int, end: int, final: bool, out: list[Event]
     ) -> int:
         """Is a message cut at 128, whatever was announced?"""
         size = DEFAULT_CHUNK_SIZE
@@ -837,17 +846,17 @@ class Dechunker:
         uncut = self.header_ok(buf, data + length, end, final) > 0
         cut = self.header_ok(buf, stop, end, final) > 0
         if cut and not uncut and buf[data + size : stop : size + 1].count(mark) == (length - 1) // size:
-            self._not_applied(size, data, out)
+            self._not_applied(size, pos, data, out)
             self.old_size = 0
         return 1
 
-    def _not_applied(self, used: int, data: int, out: list[Event]) -> None:
+    def _not_applied(self, used: int, pos: int, data: int, out: list[Event]) -> None:
         self._flag(
             out,
             ViolationCode.CHUNK_SIZE_NOT_APPLIED,
             self.base + data,
             f"chunk size {self.chunk_size} was announced, yet chunks are still cut at {used}",
-            None,
+            self.base + pos,
         )
         self.chunk_size = used
 

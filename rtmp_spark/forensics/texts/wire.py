@@ -199,7 +199,8 @@ ENTRIES = (
         "CHUNK_LIMIT",
         "Announced lengths pass the budget",
         None,
-        "Messages under way on many chunk streams announce more bytes together than is believed.",
+        "Messages under way on many chunk streams announce more bytes together than is believed. Messages are "
+        "numbered as they become whole: where this one does not, the finding has a packet and a time, and no msg_no.",
         "A memory bomb: a few kilobytes would make a careless receiver allocate gigabytes.",
         "Allocate as bytes arrive, never from the length field.",
         generator=PUBLISH,
