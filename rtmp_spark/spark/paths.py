@@ -1,7 +1,8 @@
 """Capture files by path, directory, glob or URI: what is there, and open files to read from.
 
 Local paths go through the operating system; URIs through `pyarrow.fs` (s3, gs, abfs, hdfs; `s3a` is understood),
-on the driver and on executors alike. A name is data: a file called `a[x].pcap` is that file, never a pattern.
+on the driver and on executors alike. A name is data: a file called `a[x].pcap` is that file, never a pattern. However
+an object was named, it has one address here, which the ledger keeps; so passwords in addresses are refused.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from pyarrow import fs
 
 from rtmp_spark.codec.errors import UserError
 
-_SAFE = "%/:@[]"  # a given address may be quoted already; spaces and the like in it are meant
+_IN_PATH = "/!$&'()*+,;=:@"  # besides letters and numbers (RFC 3986 3.3)
+_PATTERN, _PATTERN_QUOTED = re.compile(r"[*[]"), re.compile(r"\*|%5B")
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)(\d*|[._-].*)?(\.(gz|zst))?$", re.IGNORECASE)
 
 
@@ -34,11 +37,23 @@ def is_uri(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def _address(uri: str) -> tuple[str, str]:
+    """A URI in its one spelling, and its query. It may be quoted already; spaces and the like in it are meant."""
+    scheme, _, rest = uri.partition("://")
+    rest, mark, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    if ":" in authority.rpartition("@")[0]:
+        raise UserError(
+            f"The address of {authority.rpartition('@')[2]} holds a password, which the lake would keep.",
+            "Leave it out; for S3 set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        )
+    plain = quote(unquote_to_bytes(path), safe=_IN_PATH)
+    return f"{'s3' if scheme == 's3a' else scheme}://{authority}{slash}{plain}", mark + query
+
+
 def _filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    address, mark, query = re.sub(r"^s3a:", "s3:", uri).partition("?")
     try:
-        found = fs.FileSystem.from_uri(quote(address, safe=_SAFE) + mark + query)
-        return cast("tuple[fs.FileSystem, str]", found)
+        return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri("".join(_address(uri))))
     except (ValueError, OSError, TypeError, NotImplementedError) as error:
         raise UserError(f"{uri} cannot be reached: {error}.", "Check the address and the credentials.") from error
 
@@ -88,20 +103,42 @@ def _local(path: Path) -> CaptureFile:
 
 def _list_uri(uri: str) -> list[CaptureFile]:
     filesystem, inner = _filesystem(uri)
-    scheme = uri.split("://", 1)[0]
+    address, query = _address(uri)
     try:
         info = filesystem.get_file_info(inner)
-        if info.type == fs.FileType.NotFound:
-            raise UserError(f"There is no {uri!r}.", "Check the address.")
-        infos = [info]
+        if info.type == fs.FileType.File:
+            return [CaptureFile(address + query, info.size, info.mtime_ns or 0)]
         if info.type == fs.FileType.Directory:
             infos = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
-            infos = sorted((i for i in infos if _CAPTURE_NAME.search(i.base_name)), key=lambda i: str(i.path))
+            infos = [i for i in infos if _CAPTURE_NAME.search(i.base_name)]
+        else:
+            infos = _matching(filesystem, inner) if _PATTERN.search(inner) else []
+            address, inner = _above(address, _PATTERN_QUOTED), _above(inner, _PATTERN)
+            if not infos:
+                raise UserError(f"There is no {uri!r}.", "Check the address.")
     except OSError as error:
         raise UserError(f"{uri!r} cannot be read: {error}.", "Check the address and the credentials.") from error
-    files = [i for i in infos if i.type == fs.FileType.File]
-    if len(files) == 1 and info.type == fs.FileType.File:
-        return [CaptureFile(uri, files[0].size, files[0].mtime_ns or 0)]
-    query = uri.partition("?")[2]
-    tail = f"?{query}" if query else ""
-    return [CaptureFile(f"{scheme}://{quote(i.path)}{tail}", i.size, i.mtime_ns or 0) for i in files]
+    return [
+        CaptureFile(f"{address.rstrip('/')}/{_inside(inner, i.path)}{query}", i.size, i.mtime_ns or 0)
+        for i in sorted(infos, key=lambda i: str(i.path))
+        if i.type == fs.FileType.File
+    ]
+
+
+def _inside(directory: str, path: str) -> str:
+    return quote(path.removeprefix(directory).lstrip("/"), safe=_IN_PATH)
+
+
+def _matching(filesystem: fs.FileSystem, pattern: str) -> list[fs.FileInfo]:
+    """What a pattern means where nothing has it for its name."""
+    above = _above(pattern, _PATTERN)
+    words = pattern.split("/")
+    deep = len(words) > above.count("/") + 2
+    infos = filesystem.get_file_info(fs.FileSelector(above, allow_not_found=True, recursive=deep))
+    parts = [(i, i.path.split("/")) for i in infos]
+    return [i for i, part in parts if len(part) == len(words) and all(map(fnmatchcase, part, words))]
+
+
+def _above(path: str, pattern: re.Pattern[str]) -> str:
+    """The directory in which the first part with a pattern stands."""
+    return pattern.split(path, maxsplit=1)[0].rpartition("/")[0]

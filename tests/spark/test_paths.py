@@ -1,0 +1,78 @@
+"""Addresses of captures: one object has one, however it was named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.spark import paths
+from rtmp_spark.spark.paths import list_captures, open_file
+
+NAMES = ["day=1/a+b.pcap", "day=1/50% of it.pcap", "day=1/a[x]#?.pcap", "day=1/\u00e9\u200f'.pcap"]
+QUERY = "?region=us-east-1&endpoint_override=127.0.0.1:1"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A directory as the bucket; how an address becomes a name in it is pyarrow's own reading of S3 addresses."""
+    for name in NAMES:
+        (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bucket" / name).write_text(name)
+    real = fs.FileSystem.from_uri
+    here = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(paths.fs, "FileSystem", type("", (), {"from_uri": lambda uri: (here, real(uri)[1])}))
+    return "s3://bucket"
+
+
+@pytest.mark.parametrize("inside", ["", "/", "/day=1", "/day%3D1/", "/day%3d1"])
+def test_what_is_listed_can_be_opened(bucket: str, inside: str) -> None:
+    found = list_captures([bucket + inside + QUERY])
+    assert sorted(open_file(file.path).read().decode() for file in found) == sorted(NAMES)
+    assert f"s3://bucket/day=1/a+b.pcap{QUERY}" in [file.path for file in found]
+
+
+def test_an_object_named_in_many_ways_is_listed_once(bucket: str) -> None:
+    ways = ("s3://bucket/day=1/a+b.pcap", "s3a://bucket/day%3D1/a%2Bb.pcap", "s3://bucket/day=1/a%2bb.pcap")
+    assert len(list_captures([way + QUERY for way in ways])) == 1
+    assert len(list_captures([*(way + QUERY for way in ways), "s3://bucket/day=1" + QUERY])) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", ["50% of it.pcap", "50%25%20of%20it.pcap", "a[x]%23%3F.pcap", "a%5Bx%5D#%3F.pcap"])
+def test_quoted_and_plain_names(bucket: str, name: str) -> None:
+    (file,) = list_captures([f"s3://bucket/day=1/{name}{QUERY}"])
+    assert open_file(file.path).read().decode() in NAMES
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"), [("day=1/*.pcap", 4), ("*/*.pcap", 4), ("day=1/a*", 2), ("*/a[+]b.*", 1), ("day=1/[a5]*", 3)]
+)
+def test_patterns(bucket: str, pattern: str, count: int) -> None:
+    found = list_captures([f"s3://bucket/{pattern}{QUERY}"])
+    assert len({open_file(file.path).read() for file in found}) == count
+    assert {file.path for file in found} <= {file.path for file in list_captures([bucket + QUERY])}
+
+
+def test_what_is_not_there(bucket: str) -> None:
+    for address in ("day=1/none.pcap", "day=1/n*.pcap", "day=2/*.pcap"):
+        with pytest.raises(UserError, match="There is no"):
+            list_captures([f"s3://bucket/{address}{QUERY}"])
+
+
+def test_a_password_is_not_kept(bucket: str) -> None:
+    with pytest.raises(UserError, match="holds a password") as caught:
+        list_captures(["s3://me:verysecret@bucket/day=1"])
+    assert "verysecret" not in str(caught.value)
+    assert list_captures([f"s3://bucket/day=1/a+b.pcap{QUERY}"])
+
+
+def test_a_file_system_keeps_its_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account of abfs and the server of hdfs stand in the address only, not in the names inside."""
+    (tmp_path / "c" / "deep").mkdir(parents=True)
+    (tmp_path / "c" / "deep" / "x.pcap").touch()
+    here = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(paths.fs, "FileSystem", type("", (), {"from_uri": lambda uri: (here, "c/deep")}))
+    (file,) = list_captures(["abfs://c@account.dfs.core.windows.net/deep"])
+    assert file.path == "abfs://c@account.dfs.core.windows.net/deep/x.pcap"
