@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark import __version__
+from rtmp_spark.capture.redact import load_key
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, TABLES
 
@@ -50,10 +51,13 @@ class Lake:
     payloads: DataFrame
     open_flows: DataFrame
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, *, new: bool = False) -> None:
         self.spark = spark
         self.path = whole_path(path)
         self.ledger = Ledger(spark, self.path)
+        self.properties: dict[str, str] = {}
+        if new:  # just made: nothing to ask
+            return
         if not self.ledger.exists():
             raise UserError(f"There is no lake at {self.path}.", "Make one with `rtmp-spark ingest PATH --lake DIR`.")
         self.properties = self.ledger.check_version()
@@ -109,6 +113,11 @@ class Writer:
         # Who holds a file lock cannot be stale; who holds a lease can, and Delta then refuses the lower number. It
         # costs a replay of the table's log for every append.
         self.fenced = local_path(lake.path) is None
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was ever ingested: there is nothing to ask for."""
+        return not self.state.last
 
     def table(self, name: str) -> DataFrame:
         """The rows that count; nobody else writes, so the ledger need not be asked again."""
@@ -168,11 +177,14 @@ def open_writer(spark: SparkSession, path: str, *, wait_seconds: float = 600) ->
     with writer_lock(spark, path, wait_seconds):
         ledger = Ledger(spark, path)
         if not ledger.exists():
+            ledger.keep_key(load_key())
             if directory is not None:
                 new_lake(spark, directory)
             else:
                 create_tables(spark, path)
-            ledger.create()  # last: a lake without a ledger is made again
+                ledger.create()
+            yield Writer(Lake(spark, path, new=True), State())
+            return
         lake = Lake(spark, path)
         ledger.evolve(lake.properties)
         state = ledger.read()

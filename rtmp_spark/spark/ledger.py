@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from rtmp_spark import __version__
-from rtmp_spark.capture.redact import KEY_VARIABLE, load_key
+from rtmp_spark.capture.redact import KEY_VARIABLE
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
@@ -40,6 +40,7 @@ _LEDGER = pa.schema(
         pa.field("summary", pa.string()),
     ]
 )
+LEDGER = "_ingests"
 _KEY_FILE = "_redact/key"
 _OLD_KEY = "rtmp_spark.redact_key"  # where lakes had it before; the next ingest moves it
 _COMMENT = "the ledger: an ingest's rows count once it is committed here"
@@ -127,39 +128,43 @@ class State:
         return " AND ".join(conditions)
 
 
+def ledger_statement(path: str) -> str:
+    columns = ", ".join(
+        f"`{f.name}` {f.dataType.simpleString().upper()}{'' if f.nullable else ' NOT NULL'}"
+        for f in spark_schema(_LEDGER)
+    )
+    return (
+        f"CREATE TABLE IF NOT EXISTS {delta_name(f'{path}/{LEDGER}')} ({columns}) USING DELTA "
+        f"COMMENT {literal(_COMMENT)} TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
+        f"'rtmp_spark.columns' = '{fingerprint()}', 'rtmp_spark.schema_version' = '{SCHEMA_VERSION}')"
+    )
+
+
 class Ledger:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark = spark
         self.path = path
-        self.name = delta_name(f"{path}/_ingests")
+        self.name = delta_name(f"{path}/{LEDGER}")
 
     def exists(self) -> bool:
         directory = local_path(self.path)
         if directory is not None:
-            return (directory / "_ingests" / "_delta_log").is_dir()
+            return (directory / LEDGER / "_delta_log").is_dir()
         try:
             return bool(self.spark.table(self.name).columns)
         except AnalysisException:
             return False
 
     def create(self) -> None:
-        self._keep_key(load_key())
-        columns = ", ".join(
-            f"`{f.name}` {f.dataType.simpleString().upper()}{'' if f.nullable else ' NOT NULL'}"
-            for f in spark_schema(_LEDGER)
-        )
-        self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING DELTA COMMENT {literal(_COMMENT)} "
-            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
-            f"'rtmp_spark.columns' = '{fingerprint()}', 'rtmp_spark.schema_version' = '{SCHEMA_VERSION}')"
-        )
+        """Last of a new lake's tables: a lake without a ledger is made again."""
+        self.spark.sql(ledger_statement(self.path))
 
     def evolve(self, properties: dict[str, str]) -> None:
         if properties.get("rtmp_spark.columns") != fingerprint():
             evolve(self.spark, self.path)
             self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('rtmp_spark.columns' = '{fingerprint()}')")
         if _OLD_KEY in properties:
-            self._keep_key(bytes.fromhex(properties[_OLD_KEY]))
+            self.keep_key(bytes.fromhex(properties[_OLD_KEY]))
             self.spark.sql(f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ('{_OLD_KEY}')")
 
     def properties(self) -> dict[str, str]:
@@ -192,7 +197,12 @@ class Ledger:
         text: str = self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()[0][0]
         return text
 
-    def _keep_key(self, key: bytes) -> None:
+    def keep_key(self, key: bytes) -> None:
+        directory = local_path(self.path)
+        if directory is not None:
+            (directory / _KEY_FILE).mkdir(parents=True, exist_ok=True)
+            (directory / _KEY_FILE / "part-0").write_text(key.hex())
+            return
         frame = self.spark.createDataFrame(pa.table({"value": [key.hex()]})).coalesce(1)
         frame.write.mode("overwrite").text(f"{self.path}/{_KEY_FILE}")
 
@@ -243,4 +253,4 @@ class Ledger:
         ]
         frame = self.spark.createDataFrame(pa.Table.from_pylist(rows, _LEDGER)).coalesce(1)
         writer = frame.write.format("delta").mode("append").option("userMetadata", f"{events} {ingest_ids}")
-        writer.save(f"{self.path}/_ingests")
+        writer.save(f"{self.path}/{LEDGER}")

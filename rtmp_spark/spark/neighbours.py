@@ -82,7 +82,7 @@ class Neighbours:
 
 def neighbours(writer: Writer, sensor: str, fresh: Fresh) -> Neighbours:
     found = Neighbours()
-    if not writer.state.last or not fresh.connections.num_rows:
+    if writer.is_new or not fresh.connections.num_rows:
         return found
     names = set(fresh.streams["name"].drop_null().to_pylist())
     times = {"play": fresh.news("publish"), "publish": fresh.news("play")}

@@ -222,7 +222,9 @@ class _Ingest:
     ) -> tuple[list[CaptureFile], set[str]]:
         """Files that the ledger does not know, and the content that it does."""
         columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor"]
-        rows = [r for r in lake.table("captures").select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
+        rows: list[dict[str, Any]] = []
+        if not (isinstance(lake, Writer) and lake.is_new):
+            rows = [r for r in lake.table("captures").select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
         known = {(r["path"], r["size_bytes"], _micros(r["modified_at"])): r for r in rows}
         fresh: list[CaptureFile] = []
         for file in files:

@@ -1,4 +1,4 @@
-"""New local lakes from a template: fifteen empty tables, made by SQL once for each version and then copied.
+"""New local lakes from a template: empty tables and an empty ledger, made by SQL once for each version and then copied.
 
 Making them takes most of the time of a first ingest. A copy gets table ids of its own. Only local lakes; nothing but
 empty tables is ever copied.
@@ -19,25 +19,31 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import TABLES
 
 from .jars import DELTA_VERSION, cache_directory
+from .ledger import LEDGER, Ledger, ledger_statement
 from .tables import create_statement, create_tables
 
 _ID = re.compile(r'(?<="id":")[0-9a-f-]{36}(?=")')
 
 
 def new_lake(spark: SparkSession, directory: Path) -> None:
-    """Every table that is not there yet; copied if nothing is there."""
-    if not any((directory / name).exists() for name in TABLES):
-        template = _template(spark)
-        if template is not None:
-            for name in TABLES:
-                _copy(template / name, directory / name)
-            return
-    create_tables(spark, str(directory.absolute()))
+    """Every table that is not there yet; copied if nothing is there. The ledger comes last, as a whole."""
+    path = str(directory.absolute())
+    template = None if any((directory / name).exists() for name in TABLES) else _template(spark)
+    if template is None:
+        create_tables(spark, path)
+        Ledger(spark, path).create()
+        return
+    for name in TABLES:
+        _copy(template / name, directory / name)
+    growing = directory / f"{LEDGER}.new"
+    shutil.rmtree(growing, ignore_errors=True)
+    _copy(template / LEDGER, growing)
+    growing.rename(directory / LEDGER)
 
 
 def _template(spark: SparkSession) -> Path | None:
     try:
-        statements = "".join(create_statement(table, "") for table in TABLES.values())
+        statements = "".join(create_statement(table, "") for table in TABLES.values()) + ledger_statement("")
         template = cache_directory() / f"lake-{DELTA_VERSION}-{zlib.crc32(statements.encode()):08x}"
     except UserError:  # no cache: without
         return None
@@ -45,6 +51,7 @@ def _template(spark: SparkSession) -> Path | None:
         growing = template.with_name(f"{template.name}.{os.getpid()}")
         try:
             create_tables(spark, str(growing))
+            Ledger(spark, str(growing)).create()
             growing.rename(template)
         except OSError:  # somebody else was quicker, or there is no room
             shutil.rmtree(growing, ignore_errors=True)
