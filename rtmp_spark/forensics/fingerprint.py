@@ -1,8 +1,10 @@
 """Which software this is: habits compared with the ones on file, each worth so many points.
 
-Enough points name it, and the habits that gave them are the evidence; what is not on file stays unknown. No rule rests
-on one text that a user may set unless that text is the program's own signature, and a program that is recognised by
-its habits alone has a name without a version. The file is data: a new program is a new entry.
+Enough points name it, and the habits that gave them are the evidence; what is not on file stays unknown. Programs copy
+from each other: what many have in common is worth little or nothing, and a habit that the program never has takes
+points away, so that a relative which is not on file is not taken for the one that is. No rule rests on one text that a
+user may set unless that text is the program's own signature, and a program that is recognised by its habits alone has a
+name without a version. The file is data: a new program is a new entry.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ NEEDED = 4
 
 class Software(NamedTuple):
     name: str
-    habits: tuple[tuple[str, str, int], ...]  # habit, pattern of its whole value, points
+    habits: tuple[tuple[str, str, int], ...]  # habit, pattern of its whole value, points; below 0 it is another one
     versions: tuple[tuple[str, str], ...] = ()  # habit, pattern whose first group is the version
 
 
@@ -45,6 +47,7 @@ CLIENTS = Known((
         "ffmpeg",
         (
             ("packet_random", "f778551eceab8e1e", 3),  # its generator starts from a constant
+            ("packet_random", "(?!f778551eceab8e1e).*", -4),
             ("packet_version", "09007c02", 1),
             ("packet_time", "0", 1),
             ("flashVer", r"FMLE/3\.0 \(compatible; Lavf.*\)", 4),
@@ -85,11 +88,11 @@ CLIENTS = Known((
     Software(
         "OBS",
         (
-            ("order", "set_chunk_size connect releaseStream FCPublish createStream publish.*", 3),
-            ("connect_fields", r"app,type,(supportsGoAway,)?flashVer,swfUrl,tcUrl.*", 2),
-            ("flashVer", r"FMLE/3\.0 \(compatible; FMSc/1\.0\)", 1),
-            ("video_csid", "4", 1),
+            ("order", "set_chunk_size connect releaseStream FCPublish createStream publish.*", 2),
+            ("connect_fields", r"app,type,(supportsGoAway,)?flashVer,swfUrl,tcUrl.*", 1),
+            ("flashVer", r"FMLE/3\.0 \(compatible; FMSc/1\.0\)", 1),  # of many, after Adobe's own encoder
             ("encoder", r"obs-output module \(libobs version .*", 4),
+            ("encoder", r"(?!obs-output module ).*", -4),
         ),
         (("encoder", r"libobs version (\d+\.\d+\.\d+)"),),
     ),
@@ -97,6 +100,7 @@ CLIENTS = Known((
         "GStreamer",
         (
             ("encoder", "GStreamer .*", 6),
+            ("flashVer", ".*Lavf.*", -6),  # sends what GStreamer wrote
             ("release_id", "0", 2),
             ("flashVer", "LNX 10,0,32,18", 1),
             ("publish_csid", "3", 1),
@@ -117,6 +121,7 @@ CLIENTS = Known((
             ("connect_fields", "app,tcUrl,pageUrl,swfUrl,flashVer,.*", 1),
         ),
     ),
+    Software("lal", (("packet_random", "6c616c6c616c6c61", 12),)),  # its random bytes are its name
     Software(
         "Flash Player",
         (
@@ -140,26 +145,34 @@ SERVERS = Known((
     Software(
         "nginx-rtmp",
         (
-            ("packet_version", "0d0e0a0d", 4),
+            ("packet_version", "0d0e0a0d", 4),  # livego and joy4 send it too, and differ in what follows
+            ("packet_version", "01020304", -4),
             ("copies_c1", "yes", 1),
-            ("fmsVer", "FMS/3,0,1,123", 1),
             ("order", "window_ack_size set_peer_bandwidth set_chunk_size _result.*", 1),
+            ("order", "set_chunk_size.*", -4),
             ("status_csid", "5", 1),
             ("Publish.Start", "Start publishing", 1),
-            ("Play.Start", "Start (live|video on demand)", 2),
+            ("Publish.Start", "(?!Start publishing$).*", -4),
+            ("Play.Start", "Start (live|video on demand)", 1),
+            ("Play.Start", "(?!Start (live|video on demand)$).*", -4),
+            ("Play.StreamNotFound", "No such stream|Video on demand stream not found", 1),
             ("metadata_server", "NGINX RTMP.*", 4),
+            ("metadata_server", "(?!NGINX RTMP).*", -12),
         ),
     ),
+    Software("lal", (("packet_random", "6c616c6c616c6c61", 12),)),
     Software(
         "Node-Media-Server",
         (
-            ("packet_version", "01020304", 4),
+            ("packet_version", "01020304", 2),  # of its handshake, which others took over
             ("copies_c1", "yes", 1),
-            ("fmsVer", "FMS/3,0,1,123", 1),
-            ("order", "window_ack_size set_peer_bandwidth set_chunk_size _result.*", 1),
             ("status_csid", "3", 1),
             ("Publish.Start", r"\* is now published\.", 2),
-            ("media_stream_id", "0", 1),
+            ("Publish.Start", r"(?!\* is now published\.$).*", -4),
+            ("Play.Start", r"Started playing stream\.", 1),
+            ("Play.Start", r"(?!Started playing stream\.$).*", -4),
+            ("video_csid", "5", 1),
+            ("data_csid", "6", 1),
         ),
     ),
     Software(
@@ -167,7 +180,7 @@ SERVERS = Known((
         (
             ("srs_server", "SRS/.*", 4),
             ("metadata_server", "SRS.*", 3),
-            ("fmsVer", "FMS/3,5,3,888", 3),
+            ("fmsVer", "FMS/3,5,3,888", 2),
             ("capabilities", "127", 1),
         ),
         (("srs_server", r"SRS/(\d[\d.]*)"), ("srs_version", r"(\d[\d.]*)"), ("metadata_server", r"SRS/(\d[\d.]*)")),
@@ -176,8 +189,6 @@ SERVERS = Known((
         "ffmpeg",
         (
             ("order", "window_ack_size set_peer_bandwidth stream_begin set_chunk_size _result onBWDone.*", 2),
-            ("packet_time", "0", 1),
-            ("fmsVer", "FMS/3,0,1,123", 1),
             ("Publish.Start", r"\* is now published", 2),
             ("Play.Start", "playing stream", 2),
         ),
@@ -236,7 +247,7 @@ def _recognised(known: Known, told: tuple[tuple[str, str], ...]) -> Verdict:
             for habit, pattern, points in software.habits
             if habit in habits and re.fullmatch(pattern, habits[habit], re.DOTALL)
         ]
-        scored.append((sum(points for _, points in fitting), software, fitting))
+        scored.append((sum(points for _, points in fitting), software, [fit for fit in fitting if fit[1] > 0]))
     best = max(score for score, _, _ in scored)
     winners = [(software, fitting) for score, software, fitting in scored if score == best]
     if best < NEEDED or len(winners) > 1:

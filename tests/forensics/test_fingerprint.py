@@ -46,6 +46,69 @@ def test_strings_that_everybody_copies_name_no_server(habits: dict[str, str]) ->
     assert recognise(habits, SERVERS).software is None
 
 
+FMS = {"fmsVer": "FMS/3,0,1,123", "capabilities": "31", "connect_words": "Connection succeeded."}
+LIKE_NGINX = FMS | {"order": "window_ack_size set_peer_bandwidth set_chunk_size _result _result onStatus"}
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        # livego: the version of nginx-rtmp in a handshake with a digest; statuses on the csid of the client's command
+        LIKE_NGINX | {"packet_version": "0d0e0a0d", "Publish.Start": "Start publising.", "status_csid": "8"},
+        LIKE_NGINX | {"packet_version": "0d0e0a0d", "Play.Start": "Started playing stream.", "status_csid": "8"},
+        # rtmp-server of npm: the handshake of Node-Media-Server, the words of nginx-rtmp; and when it dies at connect
+        LIKE_NGINX | {"packet_version": "01020304", "Publish.Start": "Start publishing", "status_csid": "5"},
+        LIKE_NGINX | {"packet_version": "01020304", "Play.Start": "Start live", "status_csid": "3", "video_csid": "4"},
+        {"packet_version": "01020304", "packet_time": "0", "copies_c1": "no"},
+        # ZLMediaKit
+        FMS | {"order": "set_chunk_size window_ack_size set_peer_bandwidth _result onBWDone", "copies_c1": "yes"},
+        # a simple handshake, and what the specification says in its example
+        LIKE_NGINX | {"copies_c1": "yes", "status_csid": "3", "Publish.Start": "publishing"},
+        {"fmsVer": "FMS/3,5,3,888", "capabilities": "127", "result_fields": "fmsVer,capabilities,mode"},
+        {"order": "window_ack_size set_peer_bandwidth stream_begin set_chunk_size _result", "packet_time": "0"} | FMS,
+    ],
+)
+def test_a_relative_is_not_taken_for_the_one_on_file(habits: dict[str, str]) -> None:
+    """As their sources have it."""
+    assert recognise(habits, SERVERS).software is None
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        # players and relays that introduce themselves as FFmpeg does
+        {
+            "flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_time": "0", "packet_version": "09007c02",
+            "packet_random": "0123456789abcdef", "buffer": "3000", "play_start": "-2000",
+        },
+        # an encoder on a library that it shares with OBS
+        {
+            "order": "set_chunk_size connect releaseStream FCPublish createStream publish @setDataFrame",
+            "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "connect_fields": "app,type,flashVer,swfUrl,tcUrl",
+            "encoder": "SomeCam 2.1",
+        },
+        {
+            "order": "set_chunk_size connect releaseStream FCPublish createStream publish @setDataFrame",
+            "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "connect_fields": "app,flashVer,tcUrl", "video_csid": "4",
+        },
+    ],
+)  # fmt: skip
+def test_a_client_that_behaves_like_another_is_unknown(habits: dict[str, str]) -> None:
+    assert recognise(habits, CLIENTS).software is None
+
+
+def test_lal_writes_its_name_into_the_handshake() -> None:
+    habits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "Publish.Start": "Start publishing", "status_csid": "5"}
+    assert recognise(habits, SERVERS).software == "nginx-rtmp"
+    assert recognise(habits | {"packet_random": b"lallalla".hex()}, SERVERS).software == "lal"
+
+
+def test_a_server_that_names_itself_is_no_other() -> None:
+    habits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "status_csid": "5", "Play.Start": "Start live"}
+    assert recognise(habits | {"metadata_server": "NGINX RTMP (of somebody)"}, SERVERS).software == "nginx-rtmp"
+    assert recognise(habits | {"metadata_server": "Another one"}, SERVERS).software is None
+
+
 def test_ffmpeg_is_known_by_its_handshake_when_its_strings_were_changed() -> None:
     """FFmpeg seeds the random bytes of C1 with a constant and sends the time 0 and the version of Flash 9.0.124.2."""
     habits = {"packet_random": "f778551eceab8e1e", "packet_version": "09007c02", "packet_time": "0"}
@@ -71,7 +134,7 @@ def test_versions_come_from_what_the_program_says() -> None:
 
 def test_no_rule_rests_on_fewer_points_than_needed() -> None:
     for software in (*CLIENTS, *SERVERS):
-        assert sum(points for _, _, points in software.habits) >= NEEDED, software.name
+        assert sum(points for _, _, points in software.habits if points > 0) >= NEEDED, software.name
 
 
 def test_stream_names_are_no_habit() -> None:
