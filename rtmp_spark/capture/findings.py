@@ -63,7 +63,7 @@ def lasting(microseconds: int) -> str:
     """A length of time in words: 43 ms, 9.0 s."""
     if microseconds < 1000:
         return "less than 1 ms"
-    return f"{microseconds / 1e6:.1f} s" if microseconds >= 950_000 else f"{microseconds / 1000:.0f} ms"
+    return f"{microseconds / 1e6:.1f} s" if microseconds >= 999_500 else f"{microseconds / 1000:.0f} ms"
 
 
 class _Folded:

@@ -6,6 +6,7 @@ whole lake alike. Nothing is kept between calls.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -23,6 +24,12 @@ _SPREAD, _SPREAD_SECONDS = 0.05, 1.0
 _ROUND_US = 30_000_000  # within which the next connection of an authentication follows
 _STREAMS = column_names("streams")
 _FINDINGS = column_names("findings")
+_RULE, _DETAIL = _FINDINGS.index("rule_id"), _FINDINGS.index("detail")
+# What is told about another connection, and how it is found again.
+_HELD, _HOLDS, _GOES_ON = "{} was publishing this name already", "; {} holds the name", "; it goes on in {}"
+_UID = r"C\w{20}"
+_ADDED = re.compile(f"({'|'.join(map(re.escape, (_HOLDS, _GOES_ON)))})+$".replace(re.escape("{}"), _UID))
+_WHOLLY = re.compile(_HELD.format(_UID))
 
 
 def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequence[Row]) -> list[Row]:
@@ -45,6 +52,17 @@ def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequ
     for group in rivals.values():
         told += _two_at_once(group, findings)
     return told
+
+
+def told_alone(findings: Iterable[Row]) -> list[Row]:
+    """The findings that `judge_together` was given, from those it gave: what the connections alone told."""
+    alone = []
+    for row in findings:
+        detail = row[_DETAIL]
+        if row[_RULE] == ViolationCode.SESSION_PERIODIC.value or (detail is not None and _WHOLLY.fullmatch(detail)):
+            continue
+        alone.append(row if detail is None else (*row[:_DETAIL], _ADDED.sub("", detail), *row[_DETAIL + 1 :]))
+    return alone
 
 
 def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended], findings: Sequence[Row]) -> list[Row]:
@@ -122,7 +140,7 @@ def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[R
         fold = FindingFold()
         fold.add(
             Finding(
-                ViolationCode.SESSION_BAD_NAME, f"{held['uid']} was publishing this name already", None, "client",
+                ViolationCode.SESSION_BAD_NAME, _HELD.format(held["uid"]), None, "client",
                 stream["direction"], stream["stream_id"], None, None, stream["ts_start"],
             )
         )  # fmt: skip
@@ -146,7 +164,7 @@ def _with_holder(row: Row, rivals: Iterable[list[dict[str, Any]]]) -> Row:
             continue
         held = _holder([s for s in group if s["uid"] != known["uid"]], own["ts_start"])
         if held is not None:
-            known["detail"] = f"{known['detail']}; {held['uid']} holds the name"
+            known["detail"] = known["detail"] + _HOLDS.format(held["uid"])
     return tuple(known[name] for name in _FINDINGS[: len(row)])
 
 
@@ -165,5 +183,5 @@ def _with_next_round(row: Row, ends: Sequence[Ended]) -> Row:
         and own.ts_start < end.ts_start <= own.ts_start + _ROUND_US
     ]
     if later:
-        known["detail"] = f"{known['detail']}; it goes on in {min(later, key=lambda end: end.ts_start).uid}"
+        known["detail"] = known["detail"] + _GOES_ON.format(min(later, key=lambda end: end.ts_start).uid)
     return tuple(known[name] for name in _FINDINGS[: len(row)])

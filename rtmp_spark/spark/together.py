@@ -7,8 +7,7 @@ and their neighbours in the lake; rows of these that change by it are replaced.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 
 from rtmp_spark.capture.attempts import number_attempts
 from rtmp_spark.capture.judging import Ended
-from rtmp_spark.forensics.hindsight import judge_together
+from rtmp_spark.forensics.hindsight import judge_together, told_alone
 from rtmp_spark.schema import column_names
 
 from .lake import Writer
@@ -25,11 +24,8 @@ from .ledger import Superseded
 from .neighbours import BY_NAME, BY_ROUND, ROUND_US, Fresh, Neighbours, ends_of, of_rules, of_sensor
 from .tuples import Row, among, fetch, table_of, tuples
 
-# What the rules add to a finding, taken off again before they are asked anew.
-_ADDED = re.compile(r"(; C\w{20} holds the name|; it goes on in C\w{20})+$")
-_WHOLLY = re.compile(r"C\w{20} was publishing this name already")
 _STREAMS, _FINDINGS = column_names("streams"), column_names("findings")
-_RULE, _UID, _DETAIL = (_FINDINGS.index(c) for c in ("rule_id", "uid", "detail"))
+_RULE, _UID = _FINDINGS.index("rule_id"), _FINDINGS.index("uid")
 
 
 def judged_together(
@@ -60,17 +56,17 @@ def _retold(
 ) -> tuple[pa.Table, set[str]]:
     """Findings of the new connections, and of those in the lake that are told otherwise now."""
     own = ends_of(fresh.connections)
-    told = _untold(tuples(of_rules(fresh.findings, BY_NAME + BY_ROUND)))
+    told = told_alone(tuples(of_rules(fresh.findings, BY_NAME + BY_ROUND)))
     of_names = [row for row in known.findings if row[_RULE] in BY_NAME]
     of_rounds = [row for row in known.findings if row[_RULE] in BY_ROUND and row[_UID] not in own]
     after: dict[str, set[Row]] = {}
-    given = [*_untold(of_names), *(row for row in told if row[_RULE] in BY_NAME)]
+    given = [*told_alone(of_names), *(row for row in told if row[_RULE] in BY_NAME)]
     judged = judge_together(streams, [*known.ends.values(), *own.values()], given)
     asked = [row for row in told if row[_RULE] in BY_ROUND]
     if asked or of_rounds:
         ends = _rounds(writer, sensor, fresh, own, asked, of_rounds)
         of_rounds = [row for row in of_rounds if row[_UID] in ends]
-        judged += judge_together((), list(ends.values()), [*_untold(of_rounds), *asked])
+        judged += judge_together((), list(ends.values()), [*told_alone(of_rounds), *asked])
     for row in judged:
         after.setdefault(row[_UID], set()).add(row)
     before: dict[str, set[Row]] = {}
@@ -90,7 +86,7 @@ def _rounds(
     writer: Writer, sensor: str, fresh: Fresh, own: dict[str, Ended], asked: Sequence[Row], before: Sequence[Row]
 ) -> dict[str, Ended]:
     """Connections that can be rounds of one authentication: the new ones, those of old rounds, and who came after."""
-    if not writer.state.last:
+    if writer.is_new:
         return dict(own)
 
     def of_the_lake(wanted: Column) -> dict[str, Ended]:
@@ -104,16 +100,3 @@ def _rounds(
         then = F.col("ts_start").between(*(F.timestamp_micros(F.lit(t)) for t in (first, last)))
         old |= of_the_lake(then & F.col("resp_h").isin(sorted({end.resp_h for end in rounds})))
     return old | own
-
-
-def _untold(findings: Iterable[Row]) -> list[Row]:
-    """As the connections alone told them."""
-    plain = []
-    for row in findings:
-        detail = row[_DETAIL]
-        if row[_RULE] == "SESSION_PERIODIC" or (detail is not None and _WHOLLY.fullmatch(detail)):
-            continue
-        if detail is not None:
-            row = (*row[:_DETAIL], _ADDED.sub("", detail), *row[_DETAIL + 1 :])
-        plain.append(row)
-    return plain

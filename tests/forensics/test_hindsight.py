@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtmp_spark.capture.judging import Ended
-from rtmp_spark.forensics.hindsight import judge_together
+from rtmp_spark.forensics.hindsight import judge_together, told_alone
 from rtmp_spark.schema import column_names
 
 SECOND = 1_000_000
@@ -107,3 +107,19 @@ def test_two_players_that_take_turns_are_no_pattern() -> None:
     streams = [stream(f"C{i}", i * 12, 10, role="play") for i in range(4)]
     assert judged(streams, [ended(f"C{i}", host=f"10.0.1.{i % 2}") for i in range(4)]) == []
     assert len(judged(streams, [ended(f"C{i}", host="10.0.1.1") for i in range(4)])) == 1
+
+
+def test_what_was_told_together_can_be_taken_back() -> None:
+    """A later ingest asks the rules anew, with the findings as the connections alone told them."""
+    one, two, three, four = (f"C{letter * 20}" for letter in "abcd")
+    streams = [
+        stream(one, 0, 60),
+        stream(two, 5, 0.1, audio_messages=0, video_messages=0, verdict_rule_id="SESSION_BAD_NAME"),
+        stream(three, 10, 60),
+        *(stream(f"C{number}{'e' * 19}", number * 20, 10, name="again") for number in range(3)),
+    ]
+    given = [finding(two, "SESSION_BAD_NAME"), finding(two, "CMD_AUTH_ROUND"), finding(one, "TCP_GAP")]
+    ends = [ended(one), ended(two, start=5), ended(three, start=10), ended(four, start=6)]
+    told = judge_together(streams, ends, given)
+    assert len(told) == 5 and {row for row in told if row in given} == {given[2]}
+    assert told_alone(told) == given
