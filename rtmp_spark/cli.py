@@ -26,7 +26,7 @@ from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
 USAGE, ENVIRONMENT, FILE_FAILED = 2, 3, 4
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 128 + signal.SIGPIPE
-PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+PATH_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # name -> (one line of help, examples); in the order in which people meet them.
@@ -113,6 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         if debug:
             traceback.print_exc()
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # ^C stands there, maybe behind a line of progress
         return _complain(str(stop) or "Stopped.", "", INTERRUPTED)
     except BrokenPipeError:
         # `rtmp-spark ... | head`: nobody listens any more, and Python must not complain about that at exit.

@@ -95,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         _run(demo, steps, args)
     except KeyboardInterrupt:
-        steps.line_end()
-        print(f"rtmp-spark: {_left_behind(demo)}", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt(f"Stopped: {_left_behind(demo)}") from None
     if args.json:
         print(json.dumps(_as_json(demo)))
     else:
@@ -160,7 +158,7 @@ class Steps:
         self._silent = silent
         self._alive = sys.stderr.isatty() and not silent
         self._number = 0
-        self._open = False
+        self._line = ""  # that stands open
 
     @contextmanager
     def __call__(self, name: str, what: str) -> Iterator[Callable[[str], None]]:
@@ -172,14 +170,15 @@ class Steps:
         self._demo.seconds[name] = round(time.monotonic() - started, 1)
 
     def _tell(self, text: str) -> None:
-        if self._alive:
-            self._open = True
-            self._say(f"\r      {text:<70}")
+        line = f"      {text}"
+        if self._alive and line != self._line:
+            self._say(f"\r{line:<{len(self._line)}}")
+            self._line = line
 
     def line_end(self) -> None:
-        if self._open:
-            self._open = False
-            self._say("\r" + " " * 76 + "\r")
+        if self._line:
+            self._say(f"\r{'':<{len(self._line)}}\r")
+            self._line = ""
 
     def note(self, text: str) -> None:
         self.line_end()
@@ -244,8 +243,6 @@ async def _start_relay(pcap: Path) -> Relay:
             await relay.start()
             return relay
         except OSError as error:
-            if relay.tap is not None:
-                relay.tap.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES) or port == 0:
                 text = f"No port of 127.0.0.1 can be listened on: {error.strerror}."
                 raise UserError(text, "", 3) from None

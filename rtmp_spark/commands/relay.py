@@ -105,6 +105,7 @@ def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
 
 async def _serve(options: object, validate: bool, quiet: bool) -> int:
     from rtmp_relay.relay import Relay, RelayOptions
+    from rtmp_relay.url import why
     from rtmp_relay.validate import Validator
 
     assert isinstance(options, RelayOptions)
@@ -116,10 +117,10 @@ async def _serve(options: object, validate: bool, quiet: bool) -> int:
     try:
         await relay.start()
     except OSError as error:
+        if error.filename is not None:
+            raise
         where = f"{options.host}:{options.port}"
-        raise UserError(
-            f"Cannot listen on {where} ({error.strerror or error}).", "Choose another --listen.", 3
-        ) from None
+        raise UserError(f"Cannot listen on {where} ({why(error)}).", "Choose another --listen.", 3) from None
     scheme = "rtmps" if options.tls is not None else "rtmp"
     host = f"[{options.host}]" if ":" in options.host else options.host
     if not quiet:

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(args: argparse.Namespace) -> int:
     from rtmp_relay.proxy import Proxy, Weather
     from rtmp_relay.tap import Tap
-    from rtmp_relay.url import parse_endpoint
+    from rtmp_relay.url import parse_endpoint, why
 
     weather = Weather(
         delay_s=args.delay,
@@ -52,13 +52,13 @@ async def _serve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    tap = Tap(args.output, args.rotate)
-    proxy = Proxy(listen, target, (tap,), weather, weather)
+    proxy = Proxy(listen, target, (), weather, weather)
     try:
         await proxy.start()
     except OSError as error:
-        tap.close()
-        raise UserError(f"Cannot listen on {args.listen} ({error.strerror or error}).", "Choose another.", 3) from None
+        raise UserError(f"Cannot listen on {args.listen} ({why(error)}).", "Choose another --listen.", 3) from None
+    tap = Tap(args.output, args.rotate)  # not before the port is ours: another tap may be writing this file
+    proxy.observers = (tap,)
     if not args.quiet:
         print(f"tap ready: {listen[0]}:{proxy.port} to {target[0]}:{target[1]}", flush=True)
     await stop.wait()

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from .tap import Observer
+from .url import why
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +166,7 @@ class Proxy:
             try:
                 await loop.sock_connect(server, self._target)
             except OSError as error:
-                log.error("%s:%d cannot be reached: %s", *self._target, error.strerror or error)
+                log.error("%s:%d cannot be reached: %s", *self._target, why(error))
                 return
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -97,8 +97,8 @@ class Relay:
         self.options = options
         opener = recorder_factory(options.record) if options.record is not None else None
         self.hub = Hub(options.hub, opener)
-        self.tap = Tap(options.tap, options.tap_rotate_bytes) if options.tap is not None else None
-        self.observers: tuple[Observer, ...] = observers if self.tap is None else (self.tap, *observers)
+        self.tap: Tap | None = None
+        self.observers = observers
         self.clock: Callable[[], float] = time.monotonic
         self.port = options.port
         self._wires: dict[int, _Wire] = {}
@@ -117,12 +117,17 @@ class Relay:
             ssl=tls,
             ssl_handshake_timeout=patience,
             backlog=512,
+            start_serving=False,
         )
+        if self.options.tap is not None:  # not before the port is ours: another relay may be writing this file
+            self.tap = Tap(self.options.tap, self.options.tap_rotate_bytes)
+            self.observers = (self.tap, *self.observers)
         if self.options.send_buffer_bytes is not None:
             for listening in self._server.sockets:  # accepted ones inherit it
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.options.send_buffer_bytes)
         self.port = self._server.sockets[0].getsockname()[1]
         self._ticker = asyncio.create_task(self._tick())
+        await self._server.start_serving()
 
     async def stop(self) -> None:
         """Players get Stream EOF, clients a last word, files are closed; never longer than SHUTDOWN_S."""

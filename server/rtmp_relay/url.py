@@ -1,7 +1,9 @@
-"""RTMP addresses: `rtmp://host[:port]/app/name[?query]`, and `rtmps` for the same inside TLS."""
+"""RTMP addresses: `rtmp://host[:port]/app/name[?query]`, and `rtmps` for the same inside TLS; why one is of no use."""
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -54,3 +56,9 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise UserError(f"{text!r} is no address to use.", "Write it as host:port, for example 127.0.0.1:1935.")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def why(error: OSError) -> str:
+    """The reason of the system; asyncio hides it behind the addresses that it tried."""
+    numbers = [int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))]
+    return ", ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers)) or error.strerror or str(error)

@@ -289,12 +289,12 @@ def test_the_command_line_publishes_and_plays(start_relay: StartRelay, tmp_path:
         (["publish", "nothere.flv", "rtmp://127.0.0.1:1/live/x"], 2, "no such file"),
         (["publish", "synthetic", "http://127.0.0.1/live/x"], 2, "no RTMP address"),
         (["publish", "synthetic", "rtmp://127.0.0.1:1/live"], 2, "lacks"),
-        (["publish", "synthetic", "rtmp://127.0.0.1:1/live/x"], 3, "cannot be reached"),
+        (["publish", "synthetic", "rtmp://127.0.0.1:1/live/x"], 3, ":1 cannot be reached (connection refused)."),
         (["publish", "synthetic:nonsense=1", "rtmp://127.0.0.1:1/live/x"], 2, "no setting"),
         (["publish", "synthetic", "rtmp://127.0.0.1:1/live/x", "--fault", "NONSENSE"], 2, "no finding"),
         (["play", "rtmp://127.0.0.1:1/live/x", "-o", "x.flv"], 3, "cannot be reached"),
         (["relay", "--listen", "nowhere"], 2, "no address"),
-        (["relay", "--listen", "192.0.2.1:1935"], 3, "Cannot listen"),
+        (["relay", "--listen", "192.0.2.1:1935"], 3, "Cannot listen on 192.0.2.1:1935 (cannot assign requested"),
         (["relay", "--chunk-size", "0"], 2, "chunk size"),
         (["tap", "--listen", "127.0.0.1:0", "--to", "x", "-o", "x.pcap"], 2, "no address"),
     ],
@@ -338,3 +338,24 @@ def test_quiet_ones_say_nothing(arguments: list[str], tmp_path: Path) -> None:
             process.terminate()
             assert process.communicate() == (b"", b"")
         assert process.returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["relay", "--tap"], ["tap", "--to", "127.0.0.1:1", "-o"]])
+def test_a_second_one_on_the_same_port_leaves_the_recording_alone(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "session.pcap").write_bytes(b"of the first one")
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        where = f"127.0.0.1:{first.getsockname()[1]}"
+        command = [*CLI, *arguments, "session.pcap", "--listen", where]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stderr == f"rtmp-spark: Cannot listen on {where} (address already in use). Choose another --listen.\n"
+    assert (done.returncode, done.stdout) == (3, "")
+    assert (tmp_path / "session.pcap").read_bytes() == b"of the first one"
+
+
+@pytest.mark.parametrize("arguments", [["relay", "--tap"], ["tap", "--to", "127.0.0.1:1", "-o"]])
+def test_a_recording_that_cannot_be_written_is_told_as_that(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [*CLI, *arguments, "file/session.pcap", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("rtmp-spark: file") and "Traceback" not in done.stderr
