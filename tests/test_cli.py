@@ -22,6 +22,7 @@ from rtmp_spark.commands import doctor
 from rtmp_spark.commands.output_file import whole_file
 
 COMMANDS = Path(cli.__file__).parent / "commands"
+SAMPLE = str(Path(__file__).parent.parent / "sample_pcaps" / "denied_and_unknown_app.pcap")
 
 
 def rtmp_spark(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,8 +121,9 @@ def test_an_error_is_one_sentence_and_its_remedy(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_closed_pipe_is_no_complaint() -> None:
-    command = [sys.executable, "-m", "rtmp_spark.cli", "doctor", "--json"]
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["inspect", SAMPLE], ["inspect", SAMPLE, "--json"]])
+def test_a_closed_pipe_is_no_complaint(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "rtmp_spark.cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

@@ -221,7 +221,11 @@ class Screen:
         from rich.console import Console
         from rich.text import Text
 
-        console = Console(highlight=False, soft_wrap=True)
+        class Terminal(Console):
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError  # for the command line to end as every other program in a pipe; rich exits with 1
+
+        console = Terminal(highlight=False, soft_wrap=True)
         width = console.width if sys.stdout.isatty() else _LONGEST_LINE
 
         def say(text: str, style: str = "", indent: int = 0) -> None:
