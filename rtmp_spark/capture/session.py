@@ -302,6 +302,8 @@ class Session:
             if len(asked) < _MAX_PENDING:
                 asked[fact.transaction_id] = [fact.msg_no, fact.ts, name, fact.frame]
         if direction != "c2s":
+            if name in _TEARDOWN:  # of a server that is a publisher itself: ffmpeg -listen
+                self.torn_down[direction] = fact.ts
             return
         if name == "connect":
             given = _fields(args[0]) if args else {}

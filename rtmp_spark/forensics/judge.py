@@ -213,7 +213,15 @@ class Judge:
                 findings.extend(self._stream(span, ending, heard))
         if ending.close_kind == "open":  # not the stream but the recording ended inside the message
             findings.drop(ViolationCode.MSG_TRUNCATED)
+        self._take_back_what_nobody_awaited(findings, ending)
         self._take_back(findings, ending.closed_by)
+
+    def _take_back_what_nobody_awaited(self, findings: FindingFold, ending: Any) -> None:
+        """A message that was begun after its receiver had closed: what cuts it is that close."""
+        for cut in [f for f in findings.first_ones() if f.code is ViolationCode.MSG_TRUNCATED]:
+            closed = ending.streams["s2c" if cut.direction == "c2s" else "c2s"].fin_ts_ns
+            if closed and cut.ts is not None and cut.ts * 1000 >= closed:
+                findings.drop(cut.code, cut.direction)
 
     def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
         """One cause, one finding; and a close or a refusal that answers an error raises nothing of its own."""

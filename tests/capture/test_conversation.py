@@ -116,6 +116,11 @@ def _too_late(talk: RtmpTalk) -> None:
     talk.command(0, "deleteStream", 4, None, 1).talk.add(1, RST)
 
 
+def _server_leaves(talk: RtmpTalk) -> None:
+    """As `ffmpeg -listen 1` does: it is a publisher, whoever connected."""
+    talk.command(1, "FCUnpublish", 1, None, "show").command(1, "deleteStream", 2, None, 0).bye(1)
+
+
 def _open(talk: RtmpTalk) -> None:
     pass
 
@@ -128,6 +133,7 @@ def _open(talk: RtmpTalk) -> None:
         (_reset, ("peer_vanished", "client", "rst")),
         (_timeout, ("idle_timeout", "server", "fin")),
         (_too_late, ("unknown", "server", "fin")),
+        (_server_leaves, ("teardown", "server", "fin")),
         (_open, ("capture_ended", None, "open")),
     ],
 )

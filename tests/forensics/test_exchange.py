@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from rulekit import command
+from decoded import RtmpTalk
+from rewrite import ACK, FIN, RST
+from rulekit import command, recorded
 
 from rtmp_spark.capture.facts import CommandFact
 from rtmp_spark.codec.errors import ViolationCode
@@ -85,3 +88,14 @@ def test_what_connect_offers(fields: dict[str, object], codes: list[str]) -> Non
 
 def test_connect_without_an_object_offers_nothing() -> None:
     assert offered([]) == [] and offered([None]) == []
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+def test_a_goodbye_that_the_close_of_the_other_cuts_is_no_finding(tmp_path: Path, closed_first: bool) -> None:
+    """FFmpeg writes header and payload of deleteStream apart; when its peer has closed, only the first goes out."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, None, {})
+    if closed_first:
+        talk.talk.add(1, FIN | ACK)
+    talk.say(0, bytes.fromhex("03 000000 000022 14 00000000")).talk.add(1, RST if closed_first else FIN | ACK)
+    found = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
+    assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) != closed_first

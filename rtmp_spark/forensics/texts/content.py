@@ -104,7 +104,8 @@ ENTRIES = (
         "A connect or createStream without _result or _error, a publish or play without onStatus, within 5 s or before "
         "the end. Nothing else needs an answer.",
         "The client waits, and gives up after its own timeout.",
-        "Look at the server's log: an authorisation hook that does not return is the usual cause.",
+        "Look at the server's log. One that closed at once turned it away: the application or the key. One that stayed "
+        "silent usually waits for an authorisation hook.",
         "nginx-rtmp closes without an answer when an application does not exist or a publisher is denied.",
         generator=RELAY,
     ),

@@ -148,9 +148,11 @@ ENTRIES = (
         "SESSION_NO_MEDIA",
         "Published or played, and no media came",
         None,
-        "The command was accepted, the stream lasted a second or more, and not one frame was sent.",
-        "The publisher has no source, or the player waits for a stream that nobody publishes.",
-        "Start the source; check that publisher and player use the same application and name.",
+        "The command was accepted, and not one frame was sent in a second or more, or before the server closed.",
+        "The publisher has no source, the player waits for a stream that nobody publishes, or the server threw it out.",
+        "Where the server closed, its log says why (a key, an on_publish hook). Else start the source, and check that "
+        "publisher and player use the same application and name.",
+        "nginx-rtmp answers NetStream.Publish.Start to a publisher that it denies, and closes.",
         generator=PUBLISH,
     ),
     Entry(

@@ -218,7 +218,7 @@ ENTRIES = (
         "MSG_TRUNCATED",
         "The stream ended inside a message",
         None,
-        "The direction ended before all announced bytes of a message came.",
+        "The direction ended before all announced bytes of a message came, and its receiver had not closed before.",
         "The sender was stopped or closed too early; the message was never usable.",
         "Flush what is queued before closing. At the end of a recording it means nothing.",
         "FFmpeg players leave a half-written deleteStream behind when they are interrupted.",
