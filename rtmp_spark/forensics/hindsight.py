@@ -7,7 +7,8 @@ whole lake alike. Nothing is kept between calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -24,12 +25,12 @@ _SPREAD, _SPREAD_SECONDS = 0.05, 1.0
 _ROUND_US = 30_000_000  # within which the next connection of an authentication follows
 _STREAMS = column_names("streams")
 _FINDINGS = column_names("findings")
-_RULE, _DETAIL = _FINDINGS.index("rule_id"), _FINDINGS.index("detail")
+_RULE, _UID, _DETAIL = (_FINDINGS.index(c) for c in ("rule_id", "uid", "detail"))
 # What is told about another connection, and how it is found again.
 _HELD, _HOLDS, _GOES_ON = "{} was publishing this name already", "; {} holds the name", "; it goes on in {}"
-_UID = r"C\w{20}"
-_ADDED = re.compile(f"({'|'.join(map(re.escape, (_HOLDS, _GOES_ON)))})+$".replace(re.escape("{}"), _UID))
-_WHOLLY = re.compile(_HELD.format(_UID))
+_ANY_UID = r"C\w{20}"
+_ADDED = re.compile(f"({'|'.join(map(re.escape, (_HOLDS, _GOES_ON)))})+$".replace(re.escape("{}"), _ANY_UID))
+_WHOLLY = re.compile(_HELD.format(_ANY_UID))
 
 
 def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequence[Row]) -> list[Row]:
@@ -46,11 +47,16 @@ def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequ
         if stream["role"] == "publish":
             server = None if end is None else (end.resp_h, end.resp_p)
             rivals.setdefault((*key, server), []).append(stream)
-    told = [_with_next_round(_with_holder(row, rivals.values()), ends) for row in findings]
-    for group in groups.values():
-        told += _periodic(group, endings, findings)
+    refused = {row[_UID] for row in findings if row[_RULE] == ViolationCode.SESSION_BAD_NAME.value}
+    closed = {row[_UID]: row for row in findings if row[_RULE] == ViolationCode.SESSION_END.value}
+    holders: dict[str, list[str]] = {}
     for group in rivals.values():
-        told += _two_at_once(group, findings)
+        _note_holders(group, refused, holders)
+    told = _with_next_rounds([_with_holders(row, holders) for row in findings], endings, ends)
+    for group in groups.values():
+        told += _periodic(group, endings, closed)
+    for group in rivals.values():
+        told += _two_at_once(group, refused)
     return told
 
 
@@ -65,17 +71,19 @@ def told_alone(findings: Iterable[Row]) -> list[Row]:
     return alone
 
 
-def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended], findings: Sequence[Row]) -> list[Row]:
+def _periodic(group: list[dict[str, Any]], endings: Mapping[str, Ended], closed: Mapping[str, Row]) -> list[Row]:
     """Runs of attempts, one after another, that lasted nearly equally long."""
     rows: list[Row] = []
     run: list[dict[str, Any]] = []
+    lengths: list[float] = []  # of the run, sorted
     for stream in [*group, None]:
-        if stream is not None and _goes_on(run, stream):
+        if stream is not None and _goes_on(run, lengths, stream):
             run.append(stream)
             continue
         if len(run) >= _LEAST_ATTEMPTS:
-            rows += [_with_end(row, findings) for row in _told(run, endings)]
+            rows += [_with_end(row, closed) for row in _told(run, endings)]
         run = [] if stream is None else [stream]
+        lengths = [] if stream is None else [_seconds(stream)]
     return rows
 
 
@@ -83,14 +91,15 @@ def _seconds(stream: dict[str, Any]) -> float:
     return float(stream["ts_end"] - stream["ts_start"]) / 1e6
 
 
-def _goes_on(run: list[dict[str, Any]], stream: dict[str, Any]) -> bool:
-    if not run:
-        return True
-    if stream["ts_start"] < run[-1]["ts_end"] or stream["uid"] == run[-1]["uid"]:
+def _goes_on(run: list[dict[str, Any]], lengths: list[float], stream: dict[str, Any]) -> bool:
+    """Whether the stream lasted like those of the run; its length stands among theirs then."""
+    if run and (stream["ts_start"] < run[-1]["ts_end"] or stream["uid"] == run[-1]["uid"]):
         return False
-    lengths = [_seconds(one) for one in (*run, stream)]
-    usual = median(lengths)
-    return usual >= _LEAST_SECONDS and max(lengths) - min(lengths) <= max(_SPREAD * usual, _SPREAD_SECONDS)
+    insort(lengths, _seconds(stream))
+    middle = len(lengths) // 2
+    usual = (lengths[middle] + lengths[~middle]) / 2
+    spread = lengths[-1] - lengths[0]
+    return not run or (usual >= _LEAST_SECONDS and spread <= max(_SPREAD * usual, _SPREAD_SECONDS))
 
 
 def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
@@ -114,19 +123,18 @@ def _told(run: list[dict[str, Any]], endings: Mapping[str, Ended]) -> list[Row]:
     return fold.rows(last["uid"], entry)
 
 
-def _with_end(row: Row, findings: Sequence[Row]) -> Row:
+def _with_end(row: Row, closed: Mapping[str, Row]) -> Row:
     """With the packet at which the connection ended, which its SESSION_END has."""
     known = dict(zip(_FINDINGS, row))
-    for other in findings:
-        if other[0] == ViolationCode.SESSION_END.value and other[_FINDINGS.index("uid")] == known["uid"]:
-            known |= {name: other[_FINDINGS.index(name)] for name in ("capture_id", "frame", "frame_last")}
+    end = closed.get(row[_UID])
+    if end is not None:
+        known |= {name: end[_FINDINGS.index(name)] for name in ("capture_id", "frame", "frame_last")}
     return tuple(known[name] for name in _FINDINGS[: len(row)])
 
 
-def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[Row]:
+def _two_at_once(group: list[dict[str, Any]], refused: Collection[str]) -> list[Row]:
     """Publishers of one name at the same time that the server let in both."""
     rows: list[Row] = []
-    told = {row[_FINDINGS.index("uid")] for row in findings if row[0] == ViolationCode.SESSION_BAD_NAME.value}
     holding: list[dict[str, Any]] = []  # in the order of time; who ended before the newest began can hold no more
     for stream in group:
         while holding and holding[-1]["ts_end"] <= stream["ts_start"]:
@@ -135,7 +143,7 @@ def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[R
         frames = stream["audio_messages"] + stream["video_messages"]
         if frames:
             holding.append(stream)
-        if held is None or held["uid"] == stream["uid"] or stream["uid"] in told or not frames:
+        if held is None or held["uid"] == stream["uid"] or stream["uid"] in refused or not frames:
             continue
         fold = FindingFold()
         fold.add(
@@ -148,40 +156,53 @@ def _two_at_once(group: list[dict[str, Any]], findings: Sequence[Row]) -> list[R
     return rows
 
 
-def _holder(earlier: Sequence[dict[str, Any]], ts: int) -> dict[str, Any] | None:
-    holding = [s for s in earlier if s["ts_start"] <= ts < s["ts_end"] and s["audio_messages"] + s["video_messages"]]
-    return holding[-1] if holding else None
-
-
-def _with_holder(row: Row, rivals: Iterable[list[dict[str, Any]]]) -> Row:
-    """A refusal for a taken name, with the connection that holds it."""
-    if row[0] != ViolationCode.SESSION_BAD_NAME.value:
-        return row
-    known = dict(zip(_FINDINGS, row))
-    for group in rivals:
-        own = next((s for s in group if s["uid"] == known["uid"]), None)
-        if own is None or own["verdict_rule_id"] != ViolationCode.SESSION_BAD_NAME.value:
+def _note_holders(group: list[dict[str, Any]], refused: Collection[str], holders: dict[str, list[str]]) -> None:
+    """For each connection that was refused this name: who was publishing it, the last to begin."""
+    first: dict[str, dict[str, Any]] = {}
+    for stream in group:
+        first.setdefault(stream["uid"], stream)
+    holding: list[dict[str, Any]] = []  # in the order of time; who ended before the newest began can hold no more
+    begun = 0
+    for uid, own in first.items():
+        if uid not in refused or own["verdict_rule_id"] != ViolationCode.SESSION_BAD_NAME.value:
             continue
-        held = _holder([s for s in group if s["uid"] != known["uid"]], own["ts_start"])
+        while begun < len(group) and group[begun]["ts_start"] <= own["ts_start"]:
+            if group[begun]["audio_messages"] + group[begun]["video_messages"]:
+                holding.append(group[begun])
+            begun += 1
+        while holding and holding[-1]["ts_end"] <= own["ts_start"]:
+            holding.pop()
+        held = next((s for s in reversed(holding) if s["uid"] != uid and s["ts_end"] > own["ts_start"]), None)
         if held is not None:
-            known["detail"] = known["detail"] + _HOLDS.format(held["uid"])
-    return tuple(known[name] for name in _FINDINGS[: len(row)])
+            holders.setdefault(uid, []).append(held["uid"])
 
 
-def _with_next_round(row: Row, ends: Sequence[Ended]) -> Row:
-    """A round of an authentication, with the connection in which it goes on."""
-    if row[0] != ViolationCode.CMD_AUTH_ROUND.value:
+def _with_holders(row: Row, holders: Mapping[str, list[str]]) -> Row:
+    """A refusal for a taken name, with the connection that holds it."""
+    if row[_RULE] != ViolationCode.SESSION_BAD_NAME.value:
         return row
-    known = dict(zip(_FINDINGS, row))
-    own = next((end for end in ends if end.uid == known["uid"]), None)
-    if own is None:
-        return row
-    later = [
-        end
-        for end in ends
-        if (end.orig_h, end.resp_h, end.resp_p) == (own.orig_h, own.resp_h, own.resp_p)
-        and own.ts_start < end.ts_start <= own.ts_start + _ROUND_US
-    ]
-    if later:
-        known["detail"] = known["detail"] + _GOES_ON.format(min(later, key=lambda end: end.ts_start).uid)
-    return tuple(known[name] for name in _FINDINGS[: len(row)])
+    return _with_more(row, "".join(_HOLDS.format(uid) for uid in holders.get(row[_UID], ())))
+
+
+def _with_next_rounds(findings: list[Row], endings: Mapping[str, Ended], ends: Sequence[Ended]) -> list[Row]:
+    """Rounds of an authentication, with the connections in which they go on."""
+    rounds = [number for number, row in enumerate(findings) if row[_RULE] == ViolationCode.CMD_AUTH_ROUND.value]
+    between: dict[tuple[Any, ...], list[Ended]] = {}
+    for end in sorted(ends, key=_start) if rounds else ():
+        between.setdefault((end.orig_h, end.resp_h, end.resp_p), []).append(end)
+    for number in rounds:
+        own = endings.get(findings[number][_UID])
+        if own is not None:
+            known = between[own.orig_h, own.resp_h, own.resp_p]
+            after = bisect_right(known, own.ts_start, key=_start)
+            if after < len(known) and known[after].ts_start <= own.ts_start + _ROUND_US:
+                findings[number] = _with_more(findings[number], _GOES_ON.format(known[after].uid))
+    return findings
+
+
+def _start(end: Ended) -> int:
+    return end.ts_start
+
+
+def _with_more(row: Row, text: str) -> Row:
+    return (*row[:_DETAIL], row[_DETAIL] + text, *row[_DETAIL + 1 :]) if text else row
