@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from rtmp_relay.client import Progress, Tag, play
 
 
 class FlvTag(NamedTuple):
@@ -68,6 +71,13 @@ class RelayProcess:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    def await_said(self, words: str, times: int = 1) -> None:
+        """Until its log says so; how long a program takes to get there is the machine's business."""
+        deadline = time.monotonic() + 60
+        while self.log.read_text().count(words) < times:
+            assert self.alive and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
     def stop(self, timeout: float = 5.0) -> float:
         """SIGTERM; how long it took. Fails when it did not end cleanly."""
         start = time.monotonic()
@@ -88,6 +98,16 @@ class RelayProcess:
 
 
 StartRelay = Callable[..., RelayProcess]
+
+
+async def start_playing(url: str, on_tag: Callable[[Tag], None], **options: Any) -> asyncio.Task[Progress]:
+    """A player that the server has let in already, so that it misses nothing of what is published next."""
+    let_in = asyncio.Event()
+    playing = asyncio.create_task(play(url, on_tag, on_progress=lambda _: let_in.set(), **options))
+    waiting = asyncio.create_task(let_in.wait())
+    await asyncio.wait({playing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return playing
 
 
 class Programs:

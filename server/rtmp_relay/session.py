@@ -293,6 +293,7 @@ class Session:
             self._refuse_stream(stream_id, "NetStream.Play.Failed", "the stream has all the players it may have")
             return
         self.streams[stream_id] = _Role(stream, key.partition("/")[2], player)
+        log.info("%s: played by %s", key, self.flash_ver or "an unnamed client")
         if stream.recorder is not None:
             self._event(STREAM_IS_RECORDED, stream_id)
         self._event(STREAM_BEGIN, stream_id)

@@ -61,8 +61,8 @@ def test_ffmpeg_publishes_and_players_get_it_from_the_start(
     url = relay.url("cam")
     player = programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", tmp_path / "out.flv")
     copier = programs.start("ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-y", tmp_path / "copy.flv")
-    time.sleep(0.7)
-    subprocess.run(["ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url], check=True, timeout=30)
+    relay.await_said("played by", 2)
+    subprocess.run(["ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url], check=True, timeout=60)
     programs.end(player)
     programs.end(copier)
     relay.stop()
@@ -78,7 +78,8 @@ def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Progra
     relay = start_relay("--gop-cache")
     url = relay.url("cam")
     publisher = programs.start("ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url)
-    time.sleep(1.3)
+    relay.await_said("published by")
+    time.sleep(0.7)
     dumped, copied = tmp_path / "dumped.flv", tmp_path / "copied.flv"
     players = [
         programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", dumped),
@@ -108,7 +109,7 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     url = relay.url("gst")
     got = tmp_path / "got.flv"
     player = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={got}")
-    time.sleep(1.0)
+    relay.await_said("played by")
     location = f"{url} live=1" if sink == "rtmpsink" else url
     pipeline = (
         "videotestsrc num-buffers=105 is-live=true ! video/x-raw,width=320,height=240,framerate=30/1 "
@@ -117,7 +118,8 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     pipeline += ["!", sink, f"location={location}"]
     pipeline += "audiotestsrc num-buffers=150 is-live=true ! avenc_aac ! aacparse ! m.".split()
     publisher = programs.start("gst-launch-1.0", "-q", "-e", *pipeline)
-    time.sleep(1.2)
+    relay.await_said("published by")
+    time.sleep(0.7)
     late = tmp_path / "late.flv"
     joiner = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={late}")
     assert publisher.wait(40) == 0, publisher.stderr

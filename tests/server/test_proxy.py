@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from relaykit import start_playing
 
-from rtmp_relay.client import Refused, Tag, play, publish
+from rtmp_relay.client import Refused, Tag, publish
 from rtmp_relay.proxy import Proxy, Weather
 from rtmp_relay.relay import Relay, RelayOptions
 from rtmp_relay.synthetic import Synthetic
@@ -31,8 +32,7 @@ async def through(weather: Weather, observers: tuple[Tap, ...] = (), downstream:
     proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", relay.port), observers, weather, downstream)
     await proxy.start()
     got: list[Tag] = []
-    playing = asyncio.create_task(play(f"rtmp://127.0.0.1:{relay.port}/live/cam", got.append, duration_s=60))
-    await asyncio.sleep(0.2)
+    playing = await start_playing(f"rtmp://127.0.0.1:{relay.port}/live/cam", got.append, duration_s=60)
     try:
         await publish(f"rtmp://127.0.0.1:{proxy.port}/live/cam", TAGS)
         await playing
@@ -117,8 +117,7 @@ def test_rtmps(tmp_path: Path) -> None:
         await relay.start()
         url = f"rtmps://127.0.0.1:{relay.port}/live/cam"
         got: list[Tag] = []
-        playing = asyncio.create_task(play(url, got.append, duration_s=60, tls=client))
-        await asyncio.sleep(0.3)
+        playing = await start_playing(url, got.append, duration_s=60, tls=client)
         await publish(url, TAGS, tls=client)
         await playing
         await relay.stop()

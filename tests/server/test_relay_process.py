@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from relaykit import RelayProcess, StartRelay, frames, read_flv
+from relaykit import RelayProcess, StartRelay, frames, read_flv, start_playing
 
 from rtmp_relay import client
 from rtmp_relay.caller import PLAY, Caller
@@ -61,8 +61,7 @@ def assert_serves(relay: RelayProcess, name: str = "honest") -> None:
 
     async def both() -> list[Tag]:
         got: list[Tag] = []
-        playing = asyncio.create_task(play(relay.url(name), got.append, duration_s=60))
-        await asyncio.sleep(0.3)
+        playing = await start_playing(relay.url(name), got.append, duration_s=60)
         await publish(relay.url(name), Synthetic(seconds=0.5).tags())
         await playing
         return got
@@ -126,8 +125,10 @@ def test_refusals_are_said_before_the_end(start_relay: StartRelay) -> None:
         assert "NetStream.Publish.Denied" in await refused("cam")
         assert "NetStream.Publish.Denied" in await refused("cam?key=wrong")
         assert "NetStream.Publish.BadName" in await refused("..%2f..%2fx/../y?key=s3cret")
-        first = asyncio.create_task(publish(relay.url("cam?key=s3cret"), Synthetic(seconds=2).tags()))
-        await asyncio.sleep(0.5)
+        begun = asyncio.Event()
+        media = Synthetic(seconds=2).tags()
+        first = asyncio.create_task(publish(relay.url("cam?key=s3cret"), media, on_progress=lambda _: begun.set()))
+        await begun.wait()
         assert "NetStream.Publish.BadName" in await refused("cam?key=s3cret")
         with pytest.raises(Refused, match=r"NetStream.Play.Failed"):
             await play(relay.url("cam"), lambda tag: None)
@@ -158,8 +159,7 @@ def test_a_stalled_player_is_cut_off_and_nobody_else_notices(start_relay: StartR
 
     async def run() -> tuple[list[Tag], client.Progress]:
         got: list[Tag] = []
-        playing = asyncio.create_task(play(relay.url("cam"), got.append, duration_s=30))
-        await asyncio.sleep(0.3)
+        playing = await start_playing(relay.url("cam"), got.append, duration_s=30)
         progress = await publish(relay.url("cam"), media.tags())
         await playing
         return got, progress
@@ -179,8 +179,7 @@ def test_a_player_that_never_acknowledges_is_still_served(start_relay: StartRela
     async def run() -> list[Tag]:
         got: list[Tag] = []
         fault = factory("FLOW_ACK_STARVED", "client")()
-        playing = asyncio.create_task(play(relay.url("cam"), got.append, fault=fault, duration_s=10))
-        await asyncio.sleep(0.3)
+        playing = await start_playing(relay.url("cam"), got.append, fault=fault, duration_s=10)
         await publish(relay.url("cam"), media.tags())
         await playing
         return got
@@ -206,8 +205,7 @@ def test_a_full_disk_stops_the_record_and_not_the_stream(tmp_path: Path) -> None
 
         async def run() -> list[Tag]:
             got: list[Tag] = []
-            playing = asyncio.create_task(play(url, got.append, duration_s=60))
-            await asyncio.sleep(0.3)
+            playing = await start_playing(url, got.append, duration_s=60)
             await publish(url, media.tags())
             await playing
             return got
@@ -229,10 +227,10 @@ def test_sigterm_ends_streams_files_and_the_process(start_relay: StartRelay, tmp
 
     async def run() -> tuple[list[Tag], client.Progress, client.Progress, float]:
         got: list[Tag] = []
-        playing = asyncio.create_task(play(relay.url("cam"), got.append))
-        await asyncio.sleep(0.3)
+        playing = await start_playing(relay.url("cam"), got.append)
         publishing = asyncio.create_task(publish(relay.url("cam"), Synthetic(seconds=60).tags()))
-        await asyncio.sleep(1.0)
+        while len(got) < 60 and not publishing.done():
+            await asyncio.sleep(0.05)
         took = await asyncio.to_thread(relay.stop)
         return got, await publishing, await playing, took
 
@@ -249,11 +247,9 @@ def test_sigterm_ends_streams_files_and_the_process(start_relay: StartRelay, tmp
 
 def test_too_many_connections_are_turned_away(start_relay: StartRelay) -> None:
     relay = start_relay("--max-connections", "2")
-    with connect(relay), connect(relay):
-        time.sleep(0.2)
-        with connect(relay) as third:
-            assert is_closed_within(third, 2)
-    time.sleep(0.3)
+    with connect(relay), connect(relay), connect(relay) as third:
+        assert is_closed_within(third, 20)
+    relay.await_said(" closed: ", 2)
     assert_serves(relay)
 
 
@@ -261,11 +257,11 @@ def test_the_command_line_publishes_and_plays(start_relay: StartRelay, tmp_path:
     relay = start_relay("--validate", "--gop-cache")
     out = tmp_path / "out.flv"
     player = subprocess.Popen([*CLI, "play", relay.url("cam"), "-o", out, "--quiet"], stderr=subprocess.PIPE)
-    time.sleep(0.7)
+    relay.await_said("played by")
     command = [*CLI, "publish", "synthetic:seconds=1.5,gop=10", relay.url("cam"), "--amf3", "--chunk-size", "60000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert "published" in done.stderr
-    assert player.wait(10) == 0
+    assert player.wait(60) == 0
     assert player.stderr is not None
     player.stderr.close()
     wanted = list(Synthetic(seconds=1.5, gop=10).tags())
