@@ -371,19 +371,31 @@ def make_publishers(path: Path, session: Session, chunk_size: int, count: int, e
     return summary(size, packets, count, scripts)
 
 
-def make_tiny(path: Path, session: Session, count: int) -> dict[str, int]:
+def tiny_connections(session: Session, count: int) -> tuple[list[Script], list[Iterator[tuple[float, bytes]]]]:
     """Connections of exactly TINY_PACKETS packets: as many audio frames as there is room for."""
     short = replace(session, media=[m for m in session.media if m.type_id == AUDIO])
     fixed = sum(1 for _ in Connection(0, START, 0, False).packets(Script(short, 4096, {}).play(0)))
     if fixed >= TINY_PACKETS:
         raise SystemExit(f"The source's dialogue alone takes {fixed} packets; tiny10k needs fewer than {TINY_PACKETS}.")
     scripts = [Script(short, 4096, {}) for _ in range(count)]
-    flows = [
+    return scripts, [
         Connection(n, START + n * 0.003, 9_000 * n + 5, False).packets(script.play(TINY_PACKETS - fixed))
         for n, script in enumerate(scripts)
     ]
+
+
+def make_tiny(path: Path, session: Session, count: int) -> dict[str, int]:
+    scripts, flows = tiny_connections(session, count)
     packets, size = write_pcap(path, flows)
     return summary(size, packets, count, scripts)
+
+
+def make_files(directory: Path, session: Session, count: int) -> dict[str, int]:
+    """The same, each in a file of its own."""
+    directory.mkdir(exist_ok=True)
+    scripts, flows = tiny_connections(session, count)
+    written = [write_pcap(directory / f"{n:06}.pcap", [flow]) for n, flow in enumerate(flows)]
+    return summary(sum(size for _, size in written), sum(packets for packets, _ in written), count, scripts)
 
 
 def summary(size: int, packets: int, connections: int, scripts: list[Script]) -> dict[str, int]:
@@ -395,12 +407,19 @@ def summary(size: int, packets: int, connections: int, scripts: list[Script]) ->
     }
 
 
-NAMES = ("c128", "c4096", "c60000", "huge", "tiny10k")
+def size_of(path: Path) -> int:
+    """Of a file, or of all in a directory."""
+    return sum(p.stat().st_size for p in (path.iterdir() if path.is_dir() else [path]) if p.exists())
+
+
+NAMES = ("c128", "c4096", "c60000", "huge", "tiny10k", "files10k")
 
 
 def make(name: str, path: Path, session: Session, scale: float) -> dict[str, int]:
     if name == "tiny10k":
         return make_tiny(path, session, max(1, int(10_000 * scale)))
+    if name == "files10k":
+        return make_files(path, session, max(1, int(10_000 * scale)))
     if name == "huge":
         return make_publishers(path, session, 4096, 1, 550e6 * scale)
     return make_publishers(path, session, int(name[1:]), 15, 20e6 * scale)
@@ -422,8 +441,8 @@ def main() -> int:
     ledger = args.directory / "captures.json"
     made = json.loads(ledger.read_text()) if ledger.exists() else {}
     for name in args.names or NAMES:
-        path = args.directory / f"{name}.pcap"
-        if path.exists() and not args.force and made.get(name, {}).get("bytes") == path.stat().st_size:
+        path = args.directory / (name if name == "files10k" else f"{name}.pcap")
+        if name in made and not args.force and made[name]["bytes"] == size_of(path):
             print(f"{path}: there already")
             continue
         made[name] = make(name, path, session, args.scale)

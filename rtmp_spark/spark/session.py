@@ -123,18 +123,24 @@ def local_settings(small: bool) -> dict[str, str]:
         # With C1 alone Java reserves 48 MB for code, Spark fills it, and from then on nothing is compiled.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     java += class_archive.java_options(jars)
-    return _everywhere() | {
-        "spark.driver.extraClassPath": ":".join(map(str, jars)),
-        "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.memory": os.environ.get("RTMP_SPARK_DRIVER_MEMORY", "2g"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": cores,
-        "spark.sql.warehouse.dir": str(cache / "warehouse"),
-        "spark.sql.adaptive.enabled": "true",
-    }
+    # Tells in which cell of a notebook a DataFrame was made; elsewhere it only imports IPython and costs time.
+    own = {} if "IPython" in sys.modules else {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+    return (
+        _everywhere()
+        | own
+        | {
+            "spark.driver.extraClassPath": ":".join(map(str, jars)),
+            "spark.driver.extraJavaOptions": " ".join(java),
+            "spark.driver.memory": os.environ.get("RTMP_SPARK_DRIVER_MEMORY", "2g"),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": cores,
+            "spark.sql.warehouse.dir": str(cache / "warehouse"),
+            "spark.sql.adaptive.enabled": "true",
+        }
+    )
 
 
 def _cluster() -> dict[str, str]:
