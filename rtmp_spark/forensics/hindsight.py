@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -24,6 +25,11 @@ _LEAST_SECONDS = 2.0
 _SPREAD, _SPREAD_SECONDS = 0.05, 1.0
 _ROUND_US = 30_000_000  # within which the next connection of an authentication follows
 _STREAMS = column_names("streams")
+_ASKED = (
+    "uid", "stream_id", "direction", "app", "name", "role", "ts_start", "ts_end", "audio_messages", "video_messages",
+    "verdict_rule_id",
+)  # fmt: skip
+_asked, _NAME = itemgetter(*map(_STREAMS.index, _ASKED)), _STREAMS.index("name")
 _FINDINGS = column_names("findings")
 _RULE, _UID, _DETAIL = (_FINDINGS.index(c) for c in ("rule_id", "uid", "detail"))
 # What is told about another connection, and how it is found again.
@@ -36,7 +42,7 @@ _WHOLLY = re.compile(_HELD.format(_ANY_UID))
 def judge_together(streams: Sequence[Row], ends: Sequence[Ended], findings: Sequence[Row]) -> list[Row]:
     """Rows of `findings`: the given ones, some with more to tell now, and new ones. `streams` are numbered."""
     endings = {end.uid: end for end in ends}
-    named = [dict(zip(_STREAMS, row)) for row in streams if row[_STREAMS.index("name")] is not None]
+    named = [dict(zip(_ASKED, _asked(row))) for row in streams if row[_NAME] is not None]
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     rivals: dict[tuple[Any, ...], list[dict[str, Any]]] = {}  # for one name at one server: two may have the same one
     for stream in sorted(named, key=lambda s: (s["ts_start"], s["uid"])):
