@@ -1,9 +1,10 @@
 """What the driver holds and how long it takes between the passes, without captures; prints, asserts nothing.
 
-    python bench/driver.py [--files 1000000] [--flows 10000000]
+    python bench/driver.py [--files 1000000] [--flows 10000000] [--connections 100000]
 
 Files and index rows are made up: small plain pcaps of one split each, and connections of two packets, of which a task's
-500 files share 256 index rows. Each step runs in a process of its own, so that what it prints is its own peak.
+500 files share 256 index rows. New connections are one of the samples, many times. Each step runs in a process of its
+own, so that what it prints is its own peak.
 """
 
 from __future__ import annotations
@@ -15,15 +16,24 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rtmp_spark.capture.recording import Recording
+from rtmp_spark.schema import arrow_schema
 from rtmp_spark.spark import plan
+from rtmp_spark.spark.decode import Options
+from rtmp_spark.spark.neighbours import Fresh, Neighbours
 from rtmp_spark.spark.passes import bound, first_seen, tunnel_keys, weights
 from rtmp_spark.spark.paths import CaptureFile
 from rtmp_spark.spark.scan import FLOWS, GROUPS, About, dump
+from rtmp_spark.spark.together import judged_together
 
+SAMPLE = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_h264_aac.pcap"
 FLOWS_IN_A_ROW = 1000  # connections of one index row
 
 
@@ -72,6 +82,25 @@ def assigned(flows: int) -> str:
     )
 
 
+def seen_together(connections: int) -> str:
+    """Rows of new connections, each with a stream of its own name: what several of them show."""
+    rows: dict[str, list[dict[str, Any]]] = {"connections": [], "streams": [], "findings": []}
+    settings = Options(redact_key="00" * 32).settings()
+    for table, batch in Recording([SAMPLE], settings, tuple(rows)).batches():
+        rows[table] += batch.to_pylist()
+    made = {}
+    for name, known in rows.items():
+        table = pa.Table.from_pylist(known, arrow_schema(name)).take(np.zeros(connections, int))
+        for column, values in (("uid", [f"C{n:020d}" for n in range(connections)]), ("name", None)):
+            if column in table.column_names:
+                values = values or [f"stream {n}" for n in range(connections)]
+                table = table.set_column(table.column_names.index(column), column, pa.array(values))
+        made[name] = table
+    new_lake = SimpleNamespace(ingest_id=1, is_new=True)
+    judged_together(new_lake, "", Fresh.of(made, set(), {}), Neighbours())  # type: ignore[arg-type]
+    return f"rows {sum(table.nbytes for table in made.values()) / 1e6:.0f} MB"
+
+
 def measured(name: str, step: Callable[[int], str], count: int) -> None:
     def run() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -92,9 +121,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--flows", type=int, default=10_000_000)
+    parser.add_argument("--connections", type=int, default=100_000)
     args = parser.parse_args()
     measured("plan, files", planned, args.files)
     measured("assign, connections in the index", assigned, args.flows)
+    measured("see together, new connections", seen_together, args.connections)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return 0
 
