@@ -11,6 +11,8 @@ header cannot be true it stops with `lost` set; finding the next message is the 
 
 from __future__ import annotations
 
+from struct import Struct
+
 from .errors import Severity, ViolationCode
 from .events import ABORTED, COMPLETE, GAP, TRUNCATED, Event, MessageReceived, Skipped, Violation
 from .limits import DEFAULT_LIMITS, Limits
@@ -51,6 +53,8 @@ UNKNOWN, PRESENT, ABSENT = "unknown", "present", "absent"  # does fmt 3 repeat t
 WAITING, RESTARTS, CONTINUES = -1, 0, 1  # how to read a header inside an unfinished message
 
 _new = tuple.__new__
+_LONG_HEADER = Struct(">Q").unpack_from  # basic header, timestamp, length and type of fmt 0 and 1
+_STREAM_ID = Struct("<I").unpack_from  # the one little-endian field
 
 
 class ChunkStream:
@@ -240,9 +244,11 @@ class Dechunker:
         delta: int | None = None
         if byte < 128:
             data = pos + 12 if byte < 64 else pos + 8
-            header = int.from_bytes(buf[pos + 1 : pos + 8], "big")
-            field, length, type_id = header >> 32, header >> 8 & 0xFFFFFF, header & 0xFF
-            stream_id = int.from_bytes(buf[pos + 8 : data], "little") if byte < 64 else cs.stream_id
+            if data > end:
+                return -1
+            header: int = _LONG_HEADER(buf, pos)[0]
+            field, length, type_id = header >> 32 & 0xFFFFFF, header >> 8 & 0xFFFFFF, header & 0xFF
+            stream_id: int = _STREAM_ID(buf, pos + 8)[0] if byte < 64 else cs.stream_id
         else:
             length, type_id, stream_id = cs.length, cs.type_id, cs.stream_id
             if byte < 192:
@@ -253,7 +259,7 @@ class Dechunker:
         size = self.chunk_size
         if (
             type_id not in TYPE_NAMES
-            or type_id <= ABORT  # Set Chunk Size and Abort change how the rest is read
+            or type_id == ABORT  # which ends another message
             or (type_id < AUDIO and length > LONGEST_CONTROL)
             or field == EXTENDED
             or self.size_floor
@@ -317,6 +323,8 @@ class Dechunker:
         out.append(message)
         if type_id < AUDIO:
             self._check_control(message, out)
+            if type_id == SET_CHUNK_SIZE:
+                self._resize(payload)
         return stop
 
     # -- one chunk -----------------------------------------------------------------------------------------
