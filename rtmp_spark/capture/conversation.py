@@ -481,9 +481,12 @@ class Conversation:
         if self.uid is None or self._stash is not None:
             return
         for number in (0, 1):
-            rows = self.seconds[number].take(self.uid, self.direction_name(number), before)
+            direction = self.direction_name(number)
+            rows = self.seconds[number].take(self.uid, direction, before)
+            if not rows:
+                continue
             if self._judge is not None:
-                self._judge.seconds(self.direction_name(number), rows)
+                self._judge.seconds(direction, rows)
             since, until = self._settings.since, self._settings.until
             if since is not None:
                 rows = [row for row in rows if row[2] + 1_000_000 > since]
@@ -533,9 +536,8 @@ class Conversation:
     def _ending(self) -> Ending:
         connection = self.connection
         client = self.client or 0
-        closed_by = None
-        if connection.closed_by is not None:
-            closed_by = "client" if connection.closed_by == client else "server"
+        closer = connection.closed_by
+        closed_by = None if closer is None else "client" if closer == client else "server"
         streams = {"c2s": connection.streams[client], "s2c": connection.streams[1 - client]}
         return Ending(
             closed_by, connection.close_kind, (connection.ts_first_ns or 0) // 1000,

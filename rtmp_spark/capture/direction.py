@@ -102,6 +102,10 @@ class Places:
         self.frames += frames
         self.times += [ts_ns // 1000 for ts_ns in run.seg_ts_ns.tolist()]
         high = self.high
+        if frames and frames[0] >= high and frames == sorted(frames):
+            self.at += frames
+            self.high = frames[-1]
+            return
         for frame in frames:
             if frame > high:
                 high = frame
@@ -119,9 +123,6 @@ class Places:
 
     def forget_all(self) -> None:
         self.offsets, self.frames, self.times, self.at = [], [], [], []
-
-    def index(self, offset: int) -> int:
-        return max(bisect_right(self.offsets, offset) - 1, 0)
 
 
 class DirectionDecoder:
@@ -280,16 +281,15 @@ class DirectionDecoder:
         places = self._places
         if not places.offsets:
             return places.high, places.high, self._last[1]
-        index = places.index(self._base + offset)
+        index = max(bisect_right(places.offsets, self._base + offset) - 1, 0)
         return places.at[index], places.frames[index], places.times[index]
 
     def _handshake(self, event: HandshakePart) -> None:
-        at, frame, ts = self._place(event.end - 1)
-        if event.part == 0 or (event.part == 1 and event.start == 0):
-            first = self._place(event.start)
-            self.facts.notable.append(HandshakeFact(at, first[2], first[1], event.part, event.data))
-        else:
-            self.facts.notable.append(HandshakeFact(at, ts, frame, event.part, event.data))
+        start, end, part, data = event
+        at, frame, ts = self._place(end - 1)
+        if part == 0 or (part == 1 and start == 0):
+            _, frame, ts = self._place(start)
+        self.facts.notable.append(_new(HandshakeFact, (at, ts, frame, part, data)))
 
     def _fault(self, violation: Violation, msg_no: int | None, stream_id: int | None) -> None:
         at, frame, ts = self._place(violation.offset)
@@ -301,17 +301,17 @@ class DirectionDecoder:
         )  # fmt: skip
 
     def _message(self, event: MessageReceived) -> None:
-        begin, stop, fmt, csid, type_id, stream_id, timestamp = event[:7]
-        length, chunks, status, payload = event[11], event[12], event[14], event[17]
-        places = self._places
-        start = self._base + begin
-        last = bisect_right(places.offsets, self._base + stop - 1) - 1
+        (
+            begin, stop, fmt, csid, type_id, stream_id, timestamp, _, _, _, _, length, chunks, _, status, _, _, payload,
+        ) = event  # fmt: skip
+        places, facts, base = self._places, self.facts, self._base
+        start = base + begin
+        last = bisect_right(places.offsets, base + stop - 1) - 1
         if last < 0:
             last = 0
         frame, ts, at = places.frames[last], places.times[last], places.at[last]
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
-        facts = self.facts
         passed = (at, ts, start, start + length + _LONGEST_HEADER * chunks, msg_no, frame, csid, type_id, stream_id)
         facts.passed.append(passed)
         counts = self.type_counts

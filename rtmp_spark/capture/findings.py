@@ -94,6 +94,7 @@ class FindingFold:
 
     def __init__(self) -> None:
         self._folded: dict[tuple[Any, ...], _Folded] = {}
+        self._ordered: list[tuple[tuple[Any, ...], _Folded]] | None = None
 
     def __len__(self) -> int:
         return len(self._folded)
@@ -104,6 +105,7 @@ class FindingFold:
         folded = self._folded.get(key)
         if folded is None:
             folded = self._folded[key] = _Folded(finding)
+            self._ordered = None
         folded.add(finding)
 
     def extend(self, findings: Sequence[Finding]) -> None:
@@ -114,6 +116,13 @@ class FindingFold:
         """Take back what another finding explains."""
         for key in [key for key in self._folded if key[0] is code and direction in (None, key[3])]:
             del self._folded[key]
+            self._ordered = None
+
+    def _in_order(self) -> list[tuple[tuple[Any, ...], _Folded]]:
+        """As their places follow each other."""
+        if self._ordered is None:
+            self._ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
+        return self._ordered
 
     def severities(self) -> set[Severity]:
         return {key[1] for key in self._folded}
@@ -123,13 +132,11 @@ class FindingFold:
 
     def first_ones(self) -> list[Finding]:
         """The first of each kind, with its severity and how often it was seen, in the order of their places."""
-        ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
-        return [folded.first._replace(severity=key[1], times=folded.count) for key, folded in ordered]
+        return [folded.first._replace(severity=key[1], times=folded.count) for key, folded in self._in_order()]
 
     def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
         """Rows of the table `findings`, capture ids as file numbers."""
-        ordered = sorted(self._folded.items(), key=lambda item: _order(item[1].first, item[0]))
-        return [_row(key[1], folded, uid, catalogue) for key, folded in ordered]
+        return [_row(key[1], folded, uid, catalogue) for key, folded in self._in_order()]
 
     def state(self) -> list[Any]:
         return [
@@ -155,7 +162,7 @@ def _plain(finding: Finding) -> tuple[Any, ...]:
 
 def _order(finding: Finding, key: tuple[Any, ...]) -> tuple[Any, ...]:
     frame = finding.frame if finding.frame is not None else -1
-    return (frame, finding.code.value, finding.direction or "", key[1].value, key[2] or "", key[4] or 0)
+    return (frame, finding.code, finding.direction or "", key[1], key[2] or "", key[4] or 0)
 
 
 def _row(severity: Severity, folded: _Folded, uid: str | None, catalogue: Catalogue) -> Row:

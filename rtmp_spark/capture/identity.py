@@ -8,12 +8,13 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS = [a + b for a in _BASE32 for b in _BASE32]
 
 
 def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
     text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:13], "big") >> 4  # 100 bits: 20 characters of 5
-    return "C" + "".join([_BASE32[number >> shift & 31] for shift in range(95, -1, -5)])
+    return "C" + "".join([_PAIRS[number >> shift & 1023] for shift in range(90, -1, -10)])
 
 
 @lru_cache(4096)

@@ -56,10 +56,8 @@ class Judge(Protocol):
 
     def end(self, ending: Ending, cause: str, findings: FindingFold) -> None: ...
 
-    def verdict(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]: ...
-
     def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]:
-        """All that is measured and judged, the verdict included."""
+        """All that is measured and judged, the verdict included; asked only where somebody looks."""
 
     def client(self) -> Identified: ...
 

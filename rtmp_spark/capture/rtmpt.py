@@ -138,6 +138,8 @@ class Tunnels:
 
     def carried_on(self, connection: Any) -> int:
         """Up to when sessions that began on this connection can live on others; 0: there are none."""
+        if not self._sessions:
+            return 0
         began = (s for s in self._sessions.values() if s.connection is connection)
         heard = (s.heard_ns + SILENT_NS for s in began if s.members - {connection.number})
         return max(heard, default=0)

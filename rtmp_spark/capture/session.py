@@ -110,9 +110,9 @@ class Session:
             self._conflict(direction, fact)  # type: ignore[arg-type]
 
     def media(self, direction: str, rows: Sequence[Row], known_at: Sequence[int]) -> None:
-        first, last = rows[0][4], rows[-1][4]
-        if first == last and all(row[4] == first for row in rows):
-            self._span_for(direction, first, rows[0][2]).add(rows, known_at)
+        ids = {row[4] for row in rows}
+        if len(ids) == 1:
+            self._span_for(direction, ids.pop(), rows[0][2]).add(rows, known_at)
             return
         by_stream: dict[int, tuple[list[Row], list[int]]] = {}
         for row, at in zip(rows, known_at):
@@ -157,10 +157,15 @@ class Session:
     # -- the handshake ------------------------------------------------------------------------------------------
 
     def _handshake(self, direction: str, fact: HandshakeFact) -> None:
-        self.parts[direction][fact.part] = fact.data
-        self.handshake_places[direction].append([fact.part, fact.frame, fact.ts])
-        first, last = self.handshake_ts or (fact.ts, fact.ts)
-        self.handshake_ts = [min(first, fact.ts), max(last, fact.ts)]
+        _, ts, frame, part, data = fact
+        self.parts[direction][part] = data
+        self.handshake_places[direction].append([part, frame, ts])
+        if not self.handshake_ts:
+            self.handshake_ts = [ts, ts]
+        elif ts < self.handshake_ts[0]:
+            self.handshake_ts[0] = ts
+        elif ts > self.handshake_ts[1]:
+            self.handshake_ts[1] = ts
         if len(self.parts["c2s"]) == len(self.parts["s2c"]) == 3:
             self._verdicts = self.handshake_verdicts()
             for parts in self.parts.values():
@@ -204,18 +209,18 @@ class Session:
 
     def _fault(self, direction: str, fact: FaultFact) -> None:
         code = fact.code
-        if code.value.startswith(_PLACED_BY_OTHERS):
+        if code.startswith(_PLACED_BY_OTHERS):
             return
         at_fault: str | None = SENDER[direction]
         if code is ViolationCode.CHUNK_RESYNC:
             if fact.offset == 0 and not self.parts[direction]:
                 return  # the recording starts inside the stream: TCP_MIDSTREAM says so
             at_fault = None if self.gaps[direction] else at_fault
-        elif code is ViolationCode.MSG_TRUNCATED or code.value.startswith(("TLS_", "RTMPT_")):
+        elif code is ViolationCode.MSG_TRUNCATED or code.startswith(("TLS_", "RTMPT_")):
             at_fault = None
-        elif direction == "s2c" and code.value.startswith("MEDIA_"):
+        elif direction == "s2c" and code.startswith("MEDIA_"):
             at_fault = None  # a server passes on what its publishers made
-        if fact.severity is Severity.ERROR and code.value.startswith("CHUNK_"):
+        if fact.severity is Severity.ERROR and code.startswith("CHUNK_"):
             self.faults[direction] += 1
         self.found.append(
             Finding(code, fact.detail, fact.severity, at_fault, direction, None, fact.msg_no, fact.frame, fact.ts)
@@ -266,13 +271,13 @@ class Session:
             level, code, description = _status(fact.args)
         else:
             self._request(direction, fact)
+            self._redactor.learn(name, fact.args, self.known_secrets)
         if asked is not None:
             response_to, response_ms = asked[0], (fact.ts - asked[1]) / 1000
         if level == "error" or name == "_error":
             self._refusal(direction, fact, asked, code, description)
         if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
             self.torn_down[direction] = fact.ts
-        self._redactor.learn(name, fact.args, self.known_secrets)
         if not self.shown:
             return
         exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)

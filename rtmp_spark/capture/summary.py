@@ -84,7 +84,6 @@ def stream_row(conversation: Conversation, settings: Settings, span: StreamSpan,
         "gaps": session.gaps[span.direction],
         "verdict": "unknown",
     }
-    if session.judge is not None:
-        judge = session.judge
-        known |= judge.stream_columns(span, findings) if conversation.shown else judge.verdict(span, findings)
+    if session.judge is not None and conversation.shown:
+        known |= session.judge.stream_columns(span, findings)
     return tuple(map(known.get, _STREAM_COLUMNS))

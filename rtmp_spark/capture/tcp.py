@@ -45,6 +45,7 @@ __all__ = [
 _NS = 1_000_000_000
 _HISTORY_TOTAL = 64 << 20
 _LONGEST_WAIT = 600  # seconds of one closed window that are told one by one: clocks jump by years
+_NEVER = 1 << 63
 _BATCH_SEGMENTS = 1 << 14  # so many packets can begin no more connections than memory has room for
 
 
@@ -59,6 +60,7 @@ class Reassembler:
         self._intervals: list[Intervals] = []
         self._latest_ns = 0
         self._lingering: dict[Key, Connection] = {}
+        self._first_closed_ns = _NEVER  # of those that linger; some may have gone since
         self._departed: list[Stream] = []
         self._held = 0
         self._remembered = 0
@@ -207,11 +209,15 @@ class Reassembler:
                     if stream.history and stream.settled:
                         stream.history = b""
                 self._weigh(connection)
-                if connection.closed_ts_ns is not None:
+                closed_ns = connection.closed_ts_ns
+                if closed_ns is not None:
                     self._lingering[connection.key] = connection
+                    self._first_closed_ns = min(self._first_closed_ns, closed_ns)
         before = self._latest_ns - LINGER_NS
-        for connection in [c for c in self._lingering.values() if (c.closed_ts_ns or 0) < before]:
-            self._remove(connection, out)
+        if self._first_closed_ns < before:
+            for connection in [c for c in self._lingering.values() if (c.closed_ts_ns or 0) < before]:
+                self._remove(connection, out)
+            self._first_closed_ns = min([c.closed_ts_ns or 0 for c in self._lingering.values()], default=_NEVER)
         self._evict(out)
         if self._held > self.limits.tcp_hold_bytes_total:
             self._release_holds(out)

@@ -16,6 +16,7 @@ from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.tagged import fields
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
+_COMMANDS = frozenset({COMMAND_AMF0, COMMAND_AMF3})
 _ANSWERS = frozenset({"_result", "_error"})
 # Nobody answers these with their transaction id, so that using one again harms nobody.
 _UNANSWERED = frozenset(
@@ -43,40 +44,46 @@ class ExchangeRules:
 
     def command(self, direction: str, fact: CommandFact, from_start: bool) -> list[Finding]:
         """`from_start`: both directions were recorded from their first byte."""
-        if fact.type_id not in (COMMAND_AMF0, COMMAND_AMF3) or fact.name is None:
+        name = fact.name
+        if name is None or fact.type_id not in _COMMANDS:
             return []
         found: list[Finding] = []
-        place = (direction, None, fact.msg_no, fact.frame, fact.ts)
-        first = not self._commands[direction]
+        number = fact.transaction_id or 0.0
+        if not self._commands[direction] and name != "connect" and direction == "c2s":
+            found += self._before_connect(name, fact, from_start)
         self._commands[direction] += 1
-        name, number = fact.name, fact.transaction_id or 0.0
-        if name == "connect" and direction == "c2s":
-            self.offered = offered(fact.args)
-        if first and direction == "c2s" and name != "connect" and from_start and not self._lost[direction]:
-            found.append(
-                Finding(
-                    ViolationCode.CMD_BEFORE_CONNECT, f"{name} comes before connect", None, CLIENT, *place,
-                    expected="connect", actual=name,
-                )
-            )  # fmt: skip
         if name in _ANSWERS:
             return found + self._answer(direction, fact, number, from_start)
+        if name == "connect" and direction == "c2s":
+            self.offered = offered(fact.args)
         if number and name not in _UNANSWERED:
             asked = self._asked[direction]
-            if asked.get(number):
+            waiting = asked.get(number, 0)
+            if waiting:
                 found.append(
                     Finding(
                         ViolationCode.CMD_TRANSACTION_REUSED,
                         f"{name} has transaction id {number:g} while another command with it has no answer yet", None,
-                        SENDER[direction], *place, expected="an id of its own", actual=f"{number:g}",
+                        SENDER[direction], direction, None, fact.msg_no, fact.frame, fact.ts,
+                        expected="an id of its own", actual=f"{number:g}",
                     )
                 )  # fmt: skip
             if len(asked) < _MOST_IDS:
-                asked[number] = asked.get(number, 0) + 1
+                asked[number] = waiting + 1
         ever = self._ever[direction]
         if len(ever) < _MOST_IDS:
             ever.add(number)
         return found
+
+    def _before_connect(self, name: str, fact: CommandFact, from_start: bool) -> list[Finding]:
+        if not from_start or self._lost["c2s"]:
+            return []
+        return [
+            Finding(
+                ViolationCode.CMD_BEFORE_CONNECT, f"{name} comes before connect", None, CLIENT, "c2s", None,
+                fact.msg_no, fact.frame, fact.ts, expected="connect", actual=name,
+            )
+        ]  # fmt: skip
 
     def _answer(self, direction: str, fact: CommandFact, number: float, from_start: bool) -> list[Finding]:
         asker = OTHER_WAY[direction]

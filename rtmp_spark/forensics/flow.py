@@ -73,8 +73,9 @@ class FlowRules:
 
     def advance(self, at: int | None) -> None:
         """Nothing known at packet `at` waits any longer."""
-        for direction in self._sent:
-            self._pass(direction, at)
+        for direction, sent in self._sent.items():
+            if sent.queue:
+                self._pass(direction, at)
 
     def starving(self, direction: str) -> bool:
         """Whether this direction waits for an acknowledgement that is two windows late."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Place, noted
@@ -52,12 +53,12 @@ class HabitFold:
 
     def began(self, direction: str, firsts: Sequence[Place]) -> None:
         """The first message of each type."""
-        for *_, csid, type_id, stream_id in firsts:
-            habit = _KINDS.get(type_id)
+        for place in firsts:
+            habit = _KINDS.get(place[7])
             if habit is not None:
-                self._learn(direction, habit, csid)
+                self._learn(direction, habit, place[6])
                 if habit != "data_csid":
-                    self._learn(direction, "media_stream_id", stream_id)
+                    self._learn(direction, "media_stream_id", place[8])
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
         if fact.part == 1:
@@ -96,17 +97,8 @@ class HabitFold:
             self._learn(direction, "status_csid", fact.csid)
             code = text(given.get("code")) or ""
             if code.startswith("NetStream."):
-                self._learn(direction, code.removeprefix("NetStream."), self._nameless(text(given.get("description"))))
-
-    def _nameless(self, words: str | None) -> str:
-        """A server's words without the stream they are about."""
-        pieces = _PIECES.findall((words or "")[: 4 * _VALUE_CHARS])
-        if self._name is not None:
-            name, length = self._name
-            for start in range(len(pieces) - length, -1, -1):
-                if _hash("".join(pieces[start : start + length])) == name:
-                    pieces[start : start + length] = "*"
-        return " ".join("*" if "/" in word or "?" in word else word for word in "".join(pieces).split())
+                words = (text(given.get("description")) or "")[: 4 * _VALUE_CHARS]
+                self._learn(direction, code.removeprefix("NetStream."), _nameless(words, self._name))
 
     def _asked(self, name: str, fact: CommandFact) -> None:
         args = fact.args
@@ -190,6 +182,18 @@ def _passed_on(args: list[Any]) -> Taught:
 def _named(args: list[Any], habit: str, names: Sequence[str]) -> Taught:
     found = [given[name] for given in map(fields, args) for name in names if text(given.get(name))]
     return [(habit, _short(value)) for value in found]
+
+
+@lru_cache(256)  # a server says the same to all
+def _nameless(words: str, named: tuple[str, int] | None) -> str:
+    """A server's words without the stream they are about."""
+    pieces = _PIECES.findall(words)
+    if named is not None:
+        name, length = named
+        for start in range(len(pieces) - length, -1, -1):
+            if _hash("".join(pieces[start : start + length])) == name:
+                pieces[start : start + length] = "*"
+    return " ".join("*" if "/" in word or "?" in word else word for word in "".join(pieces).split())
 
 
 def _hash(name: str) -> str:

@@ -49,7 +49,8 @@ _AFTERMATH = (
 
 
 class Judge:
-    """`session` is the fold it runs beside; its spans carry the measures that this object makes."""
+    """`session` is the fold it runs beside; its spans carry the measures that this object makes. The habits of a server
+    matter only to those who look at its connection."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -72,7 +73,8 @@ class Judge:
 
     def passed(self, direction: str, messages: Sequence[Place], firsts: Sequence[Place] = ()) -> None:
         self.flow.passed(direction, messages)
-        self.habits.began(direction, firsts)
+        if direction == "c2s" or self._session.shown:
+            self.habits.began(direction, firsts)
 
     def notable(self, direction: str, fact: Notable) -> None:
         """After the session has seen it."""
@@ -84,7 +86,8 @@ class Judge:
         elif kind is HandshakeFact:
             if fact.part == 0:  # type: ignore[union-attr]
                 self._from_start[direction] = True
-            self.habits.handshake(direction, fact)  # type: ignore[arg-type]
+            if direction == "c2s" or self._session.shown:
+                self.habits.handshake(direction, fact)  # type: ignore[arg-type]
         elif kind is GapFact:
             self.flow.gap(direction)
             self.exchange.gap(direction)
@@ -133,7 +136,8 @@ class Judge:
     def _command(self, direction: str, fact: CommandFact) -> None:
         from_start = self._from_start
         self._found += self.exchange.command(direction, fact, from_start["c2s"] and from_start["s2c"])
-        self.habits.command(direction, fact)
+        if direction == "c2s" or self._session.shown:
+            self.habits.command(direction, fact)
         name = fact.name
         if name not in _WATCHED:
             return
@@ -164,7 +168,8 @@ class Judge:
 
     def _control(self, direction: str, fact: ControlFact) -> None:
         self._found += self.flow.control(direction, fact)
-        self.habits.control(direction, fact)
+        if direction == "c2s" or self._session.shown:
+            self.habits.control(direction, fact)
         if fact.kind in ("stream_eof", "stream_begin", "stream_dry"):
             for measure in self._measures(direction, fact.event_stream_id):
                 measure.go_on()
@@ -225,6 +230,8 @@ class Judge:
 
     def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
         """One cause, one finding; and a close or a refusal that answers an error raises nothing of its own."""
+        if findings.codes().isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
+            return
         known = findings.first_ones()
         for cause in known:
             for code in _EXPLAINS.get(cause.code, ()):
@@ -265,9 +272,9 @@ class Judge:
     def stream_columns(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
             return {}
-        return streams.columns(span.measure, self.connect_ts) | self.verdict(span, findings)
+        return streams.columns(span.measure, self.connect_ts) | self._verdict(span, findings)
 
-    def verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
+    def _verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
             return {}
         broken_off = self._ended if span.role == "publish" and not span.ended else None

@@ -195,7 +195,7 @@ class StreamMeasure:
                     self._maybe_stall(track, last, row, known_at[index])
                 elif before is not None and ts - track.ts >= TRACK_STALL_US:
                     self._maybe_track_stall(track, row, known_at[index])
-                elif self.stalls.watching:
+                elif self.stalls.watched is not None:
                     self.stalls.follow(ts, dts)
             if row[IS_KEY]:
                 self._key(track, row, known_at[index])
@@ -309,6 +309,9 @@ class StreamMeasure:
         return self._first("audio")
 
     def _first(self, kind: str) -> Track | None:
+        if not any(number for _, number in self.tracks):  # nearly always
+            track = self._zero.get(kind)
+            return track if track is not None and (track.frames or track.configs) else None
         return next((t for (k, _), t in sorted(self.tracks.items()) if k == kind and (t.frames or t.configs)), None)
 
     def frames(self, kind: str) -> int:

@@ -72,20 +72,20 @@ class TrackStall(NamedTuple):
 class Stalls:
     """The pauses of one stream, and those of its tracks."""
 
-    __slots__ = ("_watched", "count", "kept", "of_tracks", "total_us")
+    __slots__ = ("count", "kept", "of_tracks", "total_us", "watched")
 
     def __init__(self) -> None:
         self.count = self.total_us = 0
         self.of_tracks: list[TrackStall] = []
         self.kept: list[Stall] = []
-        self._watched: Stall | None = None
+        self.watched: Stall | None = None  # what comes after it tells what it was
 
     def begin(self, stall: Stall) -> None:
         self.count += 1
         self.total_us += stall.length_us
         if len(self.kept) < _MOST_KEPT:
             self.kept.append(stall)
-            self._watched = stall
+            self.watched = stall
 
     def begin_track(self, stall: TrackStall) -> None:
         self.count += 1
@@ -93,16 +93,12 @@ class Stalls:
         if len(self.of_tracks) < _MOST_KEPT:
             self.of_tracks.append(stall)
 
-    @property
-    def watching(self) -> bool:
-        return self._watched is not None
-
     def follow(self, ts: int, dts: int) -> None:
-        if self._watched is not None and not self._watched.follow(ts, dts):
-            self._watched = None
+        if self.watched is not None and not self.watched.follow(ts, dts):
+            self.watched = None
 
     def interrupt(self) -> None:
-        self._watched = None
+        self.watched = None
 
     def findings(
         self, direction: str, stream_id: int, troubled: Collection[int], waits: Sequence[Sequence[int]] = ()
@@ -146,7 +142,7 @@ class Stalls:
         return sorted(found, key=lambda finding: finding.ts or 0)
 
     def state(self) -> list[Any]:
-        watched = self.kept.index(self._watched) if self._watched is not None else None
+        watched = self.kept.index(self.watched) if self.watched is not None else None
         return [self.count, self.total_us, [stall.state() for stall in self.kept], watched, self.of_tracks]
 
     @classmethod
@@ -155,7 +151,7 @@ class Stalls:
         stalls.count, stalls.total_us, kept, watched, of_tracks = state
         stalls.kept = [Stall.resume(one) for one in kept]
         stalls.of_tracks = [TrackStall(*one) for one in of_tracks]
-        stalls._watched = None if watched is None else stalls.kept[watched]
+        stalls.watched = None if watched is None else stalls.kept[watched]
         return stalls
 
 

@@ -36,9 +36,11 @@ _SKEW_PER_MINUTE, _SKEW_MINUTES, _SKEW_MS = 20.0, 1.0, 100.0
 
 def skew_finding(measure: StreamMeasure) -> list[Finding]:
     """Sound and picture that part steadily, for a minute or more, by 100 ms in all."""
-    drift = measure.drift
-    speed, minutes = drift.steady_per_minute(), drift.minutes()
-    if speed is None or minutes < _SKEW_MINUTES or abs(speed) <= _SKEW_PER_MINUTE or abs(speed) * minutes <= _SKEW_MS:
+    speed = measure.drift.steady_per_minute()
+    if speed is None or abs(speed) <= _SKEW_PER_MINUTE:
+        return []
+    minutes = measure.drift.minutes()
+    if minutes < _SKEW_MINUTES or abs(speed) * minutes <= _SKEW_MS:
         return []
     sound = measure.audio
     msg_no, frame, ts = sound.place if sound is not None and sound.place else (None, None, None)
