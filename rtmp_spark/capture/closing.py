@@ -104,7 +104,7 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
             receiver = SERVER if direction == "c2s" else CLIENT
             detail = (
                 f"the {receiver} closed its window {often(stream.zero_windows)}, for "
-                f"{stream.zero_window_ns / 1e6:.0f} ms in all; the {_WHO[direction]} waited"
+                f"{lasting(stream.zero_window_ns // 1000)} in all; the {_WHO[direction]} waited"
             )
             found.append(
                 Finding(
@@ -119,7 +119,7 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
     words = {
         "fin": f"closed by the {who} with FIN",
         "rst": f"closed by the {who} with RST",
-        "open": "still open when the recording ended",
+        "open": "no close was recorded, and only one side was" if missing else "still open when the recording ended",
     }
     found.append(Finding(code.SESSION_END, f"{words[ending.close_kind]}; cause: {cause}", frame=frame, ts=ts))
     return found

@@ -483,10 +483,16 @@ def _configure(family: str, track: _Track, record: bytes, faults: list[Fault]) -
             track.sample_rate, track.channels = config.sample_rate, config.channels
     if changed:
         after = track.width, track.height, track.sample_rate
-        visible = [f"{old} to {new}" for old, new in zip(before, after) if old and new and old != new]
-        detail = "another configuration in mid-stream" + (f": {', '.join(visible)}" if visible else "")
+        visible = any(old and new and old != new for old, new in zip(before, after))
+        detail = f"another configuration of {family} in mid-stream"
+        if visible:
+            detail += f": {_seen(*before)} to {_seen(*after)}"
         severity = Severity.WARNING if visible else Severity.INFO
         faults.append((ViolationCode.MEDIA_CONFIG_CHANGED, severity, detail))
+
+
+def _seen(width: int | None, height: int | None, sample_rate: int | None) -> str:
+    return f"{width}x{height}" if width else f"{sample_rate} Hz"
 
 
 # ---- FLV files, FLV 10.1 E.2 and E.3

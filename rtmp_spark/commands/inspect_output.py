@@ -307,13 +307,12 @@ class Screen:
         says.append(f"{ended}: {row['close_cause'].replace('_', ' ')}")
         say("; ".join(says), "", 2)
         about = [f"app {row['app']}"] if row["app"] else []
-        about += [
-            f"{side} {row[column]}"
-            for side, column in (("client", "flash_ver"), ("server", "server_ver"))
-            if row[column]
-        ]
-        if row["software"]:
-            about.append(f"looks like {row['software']}")
+        for side, software, says_it_is in (
+            ("client", row["software"], row["flash_ver"]),
+            ("server", row["server_software"], row["server_ver"]),
+        ):
+            if software or says_it_is:
+                about.append(f"{side} {software or 'unknown'}" + (f" (says {says_it_is})" if says_it_is else ""))
         if about:
             say("; ".join(about), "", 2)
         lost = row["missed_bytes_c2s"] + row["missed_bytes_s2c"]

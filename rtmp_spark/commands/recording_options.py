@@ -20,7 +20,7 @@ from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.forensics.judge import Judge
 
-_HOW_TO_READ_TLS = f"If they carry RTMP, {keylog.HOW_TO_GET_KEYS}."
+_HOW_TO_READ_TLS = f"If RTMP is inside, {keylog.HOW_TO_GET_KEYS}."
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
 
 
