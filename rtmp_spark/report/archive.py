@@ -34,7 +34,7 @@ def verdicts_by_day(judged: Judged) -> str:
 
 def reason(row: Row, found: verdict.Verdict) -> str:
     """Why a session is not ok, in one word: the rule behind its verdict, else how its connection ended."""
-    if found.rule_id:
+    if found.rule_id and found.rule_id != "SESSION_END":
         return found.rule_id
     cause = "" if found.word == "no_media" else f": {text.words(row['close_cause'])}"
     return text.words(found.word) + cause

@@ -166,13 +166,13 @@ def connections_panel(judged: Judged, detailed: set[str]) -> str:
 
 
 def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Verdict, detailed: bool) -> list[str]:
+    told = [] if judged.word == "ok" else [f"<div>{text.prose(judged.sentence, 160)}</div>"]
     grave = list({f["rule_id"]: f for f in reversed(verdict.ordered(findings)) if f["severity"] != "info"}.values())
-    told = [
+    told += [
         f"<div class='sev {f['severity']}' title='{text.escape(f['rule_id'])}'>{text.escape(f['title'])}</div>"
         for f in reversed(grave)
+        if not told or f["rule_id"] != judged.rule_id
     ]
-    if not told and judged.word != "ok":
-        told = [f"<div>{text.prose(judged.sentence, 160)}</div>"]
     if len(told) > MOST_RULES:
         told[MOST_RULES:] = [f"<div class='dim'>and {len(told) - MOST_RULES} more</div>"]
     played = "; ".join(f"{stream['role']} {_path(stream['app'] or '', stream['name'] or '')}" for stream in streams[:3])
@@ -182,7 +182,7 @@ def _line(row: Row, streams: list[Row], findings: list[Row], judged: verdict.Ver
         f"<a href='#{text.escape(row['uid'])}'>{when}</a>" if detailed else when,
         badge(judged.word),
         "".join(told),
-        "<br>→ ".join(text.wire(text.endpoint(row[f"{end}_h"], row[f"{end}_p"])) for end in ("orig", "resp")),
+        "<br>→&nbsp;".join(text.wire(text.endpoint(row[f"{end}_h"], row[f"{end}_p"])) for end in ("orig", "resp")),
         text.wire(played, 120),
         text.wire(software(row), 60),
         text.span((row["ts_end"] - row["ts_start"]) / 1000),

@@ -95,7 +95,7 @@ def _y_axis(figure: Figure) -> tuple[float, float, list[float]]:
     if high < 0 and high > 0.4 * low:
         high = 0.0
     if high <= low:
-        low, high = (low - 1, high + 1) if low else (0.0, 1.0)
+        low, high = (max(low - 1, 0.0) if low > 0 else low - 1, high + 1) if low else (0.0, 1.0)
     found = nice_ticks(low, high, 4)
     step = found[1] - found[0] if len(found) > 1 else high - low
     margin = (high - low) * 0.06
@@ -113,7 +113,8 @@ def nice_ticks(low: float, high: float, wanted: int, *, time: bool = False) -> l
         step = float(next((s for s in steps if s >= rough), 86400 * math.ceil(rough / 86400)))
     else:
         scale = 10.0 ** math.floor(math.log10(rough))
-        step = next(m * scale for m in (1, 2, 2.5, 5, 10) if m * scale >= rough * 0.999)
+        factors = (1, 2, 5, 10) if time else (1, 2, 2.5, 5, 10)  # the labels of a time axis have no room for a half
+        step = next(m * scale for m in factors if m * scale >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [tick * step for tick in range(first, math.floor(high / step + 1e-9) + 1)]
 

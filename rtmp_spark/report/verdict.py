@@ -33,9 +33,10 @@ def judge(connection: Row, streams: Sequence[Row], findings: Sequence[Row]) -> V
     errors = [row for row in findings if row["severity"] == "error"]
     if connection["service"] in ("rtmpe", "rtmps"):
         return Verdict("unknown", f"{connection['service'].upper()}: the contents are encrypted and were not read.")
+    unanswered = [row for row in findings if row["rule_id"] == "CMD_NO_RESPONSE"]
     if connection["close_cause"] == "refused" or errors:
-        first = errors[0]["detail"] if errors else "the server refused it"
-        return Verdict("failed", f"Nothing was published or played: {first}.", errors[0]["rule_id"] if errors else None)
+        first = next(iter([*errors, *unanswered]), {"detail": "the server refused it", "rule_id": None})
+        return Verdict("failed", f"Nothing was published or played: {first['detail']}.", first["rule_id"])
     return Verdict("unknown", "Nothing was published or played in what was recorded.")
 
 

@@ -136,7 +136,7 @@ def test_an_archive_fits_and_says_what_is_wrong(chromium: browser.Browser, tmp_p
     assert chromium.run("document.querySelectorAll('.overview table.matrix').length") == 1
     assert chromium.run(wider) == 0
     listed = chromium.run("document.querySelector('table.connections').innerText")
-    assert "The server refused" in listed  # an error
+    assert "Play was refused: NetStream.Play.StreamNotFound No such stream" in listed  # an error
     assert "It broke off: the client was gone without a goodbye" in listed  # a verdict without error or warning
     chromium.resize(400, 900)
     assert chromium.run("document.documentElement.scrollWidth") <= 400

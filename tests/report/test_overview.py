@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-from rtmp_spark.report.overview import attempts_panel
+import pytest
+
+from rtmp_spark.report.archive import reasons_by_day
+from rtmp_spark.report.figure import DOTS, Figure, Series
+from rtmp_spark.report.overview import Judged, attempts_panel, connections_panel
+from rtmp_spark.report.source import CaptureTables
+from rtmp_spark.report.svg import draw, nice_ticks, time_text
+from rtmp_spark.report.view import judged_settings
 
 Row = dict[str, Any]
 
@@ -41,3 +49,29 @@ def test_what_was_tried_again_is_told_in_words() -> None:
 def test_more_at_once_than_can_be_drawn_are_counted() -> None:
     html = attempts_panel([], [stream(f"A{n}", 0, 10) for n in range(30)])
     assert len(bars(html)) == 12 and "and 18 more" in html
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.7, 3.3, 12.9, 14.0, 29.0, 61.0, 170.0])
+def test_the_labels_of_a_time_axis_are_where_they_say(seconds: float) -> None:
+    for tick in nice_ticks(0.0, seconds, 6, time=True):
+        assert float(time_text(tick, seconds).removesuffix(" s")) == pytest.approx(tick)
+
+
+def test_one_round_trip_is_drawn_above_zero() -> None:
+    figure = Figure("rtt", "Round trips", "ms", [Series("ping", "key", DOTS, [1.0], [0.5], 1)])
+    assert ">0 ms<" in draw(figure) and "-" not in re.sub(r"<[^>]*>", "", draw(figure))
+
+
+def test_a_session_that_failed_says_why_in_the_list(sample_pcaps: Path) -> None:
+    tables = CaptureTables([sample_pcaps / "denied_and_unknown_app.pcap"], judged_settings())
+    judged = Judged(tables.rows("connections"), tables.rows("streams"), tables.rows("findings"))
+    html = connections_panel(judged, set())
+    assert "Play was refused: NetStream.Play.StreamNotFound No such stream" in html
+    assert "Nothing was published or played: connect got no answer; the server closed less than 1 ms later." in html
+    assert "The server refused" not in html  # the title of what was told already
+
+
+def test_a_stream_that_broke_off_is_counted_by_how_it_ended(sample_pcaps: Path) -> None:
+    tables = CaptureTables([sample_pcaps / "publisher_killed_midstream.pcap"], judged_settings())
+    judged = Judged(tables.rows("connections"), tables.rows("streams"), tables.rows("findings"))
+    assert "degraded: peer vanished" in reasons_by_day(judged)

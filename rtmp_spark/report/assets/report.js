@@ -81,7 +81,7 @@
   function niceTicks(low, high, wanted) {
     const rough = (high - low) / wanted;
     const scale = Math.pow(10, Math.floor(Math.log10(rough)));
-    let step = [1, 2, 2.5, 5, 10].map(m => m * scale).find(s => s >= rough * 0.999);
+    let step = [1, 2, 5, 10].map(m => m * scale).find(s => s >= rough * 0.999);
     if (rough > 5) step = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200].find(s => s >= rough) || 86400 * Math.ceil(rough / 86400);
     const found = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9; i++) found.push(i * step);
