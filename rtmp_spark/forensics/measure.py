@@ -309,7 +309,7 @@ class StreamMeasure:
         return self._first("audio")
 
     def _first(self, kind: str) -> Track | None:
-        if not any(number for _, number in self.tracks):  # nearly always
+        if len(self._zero) == len(self.tracks):  # nearly always there is one of a kind
             track = self._zero.get(kind)
             return track if track is not None and (track.frames or track.configs) else None
         return next((t for (k, _), t in sorted(self.tracks.items()) if k == kind and (t.frames or t.configs)), None)
