@@ -249,6 +249,10 @@ def placeholder(key: str) -> str:
     return f"-{key}"
 
 
+def is_placeholder(uid: str) -> bool:
+    return uid.startswith("-")
+
+
 def readable(saved: Iterable[SavedFlow]) -> tuple[list[tuple[OpenFlow, bytes]], list[str]]:
     """Those that can go on, and the uids of those that an older version saved."""
     flows, outdated = [], []

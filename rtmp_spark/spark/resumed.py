@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from .flow_state import OpenFlow, SavedFlow, newest, readable
+from .flow_state import OpenFlow, SavedFlow, is_placeholder, newest, readable
 from .lake import Writer
 from .ledger import Superseded
 from .passes import first_seen, tunnel_keys
@@ -38,6 +38,16 @@ class Resumed:
         """Rows that the new ones replace, and states that are of no use any more."""
         useless = [Superseded(uid, tables=("open_flows",)) for uid in (*self.over, *self.outdated)]
         return [*(header.superseded() for header in self.headers), *useless]
+
+    @property
+    def told(self) -> list[str]:
+        """What will be missing in the rows, for a person."""
+        told = [f"a part of {header.uid}; decode it again with --redo" for header in self.late]
+        uids = [uid for uid in self.outdated if not is_placeholder(uid)]
+        if uids:
+            some = f"{', '.join(uids[:3])}{' and others' if uids[3:] else ''}"
+            told.append(f"what follows of {some}, left open by an older rtmp-spark; decode it again with --redo")
+        return told
 
     def _add(self, group: int, header: OpenFlow, packed: bytes) -> None:
         self.states.setdefault(group, []).append(packed)

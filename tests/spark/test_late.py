@@ -1,0 +1,40 @@
+"""Which connections of a lake captures that come late hold parts of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtmp_spark.spark.late import found_late
+
+SECOND, HOUR = 1_000_000_000, 3_600_000_000_000
+CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 1935)
+BEGUN, ENDED = 100 * HOUR, 101 * HOUR
+
+
+def connection(**of_it: Any) -> dict[str, Any]:
+    ends = {"orig_h": CLIENT[0], "orig_p": CLIENT[1], "resp_h": SERVER[0], "resp_p": SERVER[1]}
+    times = {"ts_start": BEGUN // 1000, "ts_end": ENDED // 1000}
+    return {"uid": "C", "midstream": False, "close_kind": "fin", **ends, **times, **of_it}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "of_it", "found"),
+    [
+        (BEGUN - HOUR, BEGUN - SECOND, {}, False),  # its SYN is there: nothing came before
+        (BEGUN - HOUR, BEGUN - SECOND, {"midstream": True}, True),
+        (BEGUN - 26 * HOUR, BEGUN - 25 * HOUR, {"midstream": True}, False),
+        (BEGUN - HOUR, BEGUN + SECOND, {}, True),
+        (BEGUN + SECOND, BEGUN + 2 * SECOND, {}, True),
+        (ENDED + 59 * SECOND, ENDED + HOUR, {}, True),
+        (ENDED + 61 * SECOND, ENDED + HOUR, {}, False),
+        (ENDED + 23 * HOUR, ENDED + 24 * HOUR, {"close_kind": "open"}, True),
+        (ENDED + 25 * HOUR, ENDED + 26 * HOUR, {"close_kind": "open"}, False),
+        (BEGUN + SECOND, BEGUN + 2 * SECOND, {"orig_p": 40001}, False),
+    ],
+)
+def test_by_endpoints_and_times(first: int, last: int, of_it: dict[str, Any], found: bool) -> None:
+    assert found_late([connection(**of_it)], {frozenset((CLIENT, SERVER)): (first, last)}) == (
+        {"C"} if found else set()
+    )
