@@ -26,6 +26,7 @@ import pyarrow as pa
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.schema import arrow_schema
 from rtmp_spark.spark import plan
+from rtmp_spark.spark.apart import apart, of_parts
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.neighbours import Fresh, Neighbours
 from rtmp_spark.spark.passes import bound, first_seen, tunnel_keys, weights
@@ -71,9 +72,12 @@ def assigned(flows: int) -> str:
             counts, counts, counts, counts, *[pa.array(np.zeros(FLOWS_IN_A_ROW, bool))] * 2,
         ]  # fmt: skip
         blobs.append(dump(pa.record_batch(table, schema=FLOWS)))
-    index = pa.table({"group": [n % GROUPS for n in range(rows)], "flows": pa.array(blobs, pa.binary())})
+    columns = {"split_id": range(rows), "group": [n % GROUPS for n in range(rows)]}
+    index = pa.table({**columns, "flows": pa.array(blobs, pa.binary())})
     begun = time.perf_counter()
-    buckets = plan.assign(weights(index), bound(tunnel_keys(index, with_tls=False)), [], 64)
+    tunnels = tunnel_keys(index, with_tls=False)
+    index = apart(index, {n: n // 10 for n in range(rows)})
+    buckets = plan.assign(weights(index), bound(tunnels), [], of_parts(index), 64)
     weighed = time.perf_counter() - begun
     keys_seen = len(first_seen(index))
     return (

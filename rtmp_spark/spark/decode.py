@@ -49,7 +49,7 @@ from .flow_state import (
     wrapping_of,
 )
 from .paths import open_file
-from .scan import group_of_key, places
+from .scan import GROUPS, group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
 NEAR_BYTES = 256 << 10  # records closer than this are read in one go
@@ -248,7 +248,6 @@ def _stream(batches: list[pa.RecordBatch]) -> bytes:
 def decode(
     pieces: Sequence[Piece],
     files: Sequence[FilePlan],
-    groups: frozenset[int],
     options: Options,
     tables: Sequence[str],
     states: Sequence[bytes] = (),
@@ -264,7 +263,7 @@ def decode(
         number = piece.split.file.number
         if number != current:
             dissector, current = Dissector(), number
-        for block, segments in _packets(piece, groups, dissector, recording):
+        for block, segments in _packets(piece, dissector, recording):
             recording.feed(block, segments, number)
             parts.add(recording._sink.ready())
         parts.add(recording.take())
@@ -313,14 +312,12 @@ def _flow_rows(
         yield "open_flows", pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _packets(
-    piece: Piece, groups: frozenset[int], dissector: Dissector, recording: Recording
-) -> Iterator[tuple[PacketBlock, Segments]]:
+def _packets(piece: Piece, dissector: Dissector, recording: Recording) -> Iterator[tuple[PacketBlock, Segments]]:
     split = piece.split
     with open_file(split.file.path) as file:
         if split.file.whole:
             capture = open_capture(file)
-            taken = 0
+            taken, groups = 0, {group % GROUPS for group in piece.groups}
             for block in capture:
                 taken = recording.take_secrets(capture, taken)
                 yield block, _ours(dissector.segments(block), groups)
@@ -332,7 +329,7 @@ def _packets(
             yield block, dissector.segments(block)
 
 
-def _ours(segments: Segments, groups: frozenset[int]) -> Segments:
+def _ours(segments: Segments, groups: set[int]) -> Segments:
     """Without the connections of other buckets."""
     if not len(segments):
         return segments

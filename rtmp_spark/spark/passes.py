@@ -229,7 +229,7 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                parts = decode(list(pieces.values()), list(files), groups, options, tables, open_flows, newest_ns)
+                parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns)
                 for blobs, account in parts:
                     row = {"bucket": bucket, "account": account, **blobs}
                     yield pa.RecordBatch.from_pylist([row], schema)

@@ -27,6 +27,7 @@ from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.schema import TABLES, arrow_schema
 
 from . import passes
+from .apart import apart, at_home, of_parts
 from .decode import Options
 from .deliver import deliveries
 from .failpoint import failpoint
@@ -34,13 +35,14 @@ from .file_rows import file_rows
 from .flow_state import SavedFlow
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer
+from .late import late_parts
 from .ledger import Ledger, Superseded
 from .lock import whole_path
 from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
-from .resumed import Resumed, resumed, saved_flows
+from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .stoppable import Stop
 from .tables import no_glob, spark_schema
 from .together import judged_together
@@ -151,6 +153,7 @@ class _Ingest:
         self.cores = _cores(spark)
         self.beside = ThreadPoolExecutor(1)  # Spark's small queries and writes are mostly waiting
         self.crashed: list[tuple[int, str]] = []
+        self.known_until = 0  # the newest packet in the lake, microseconds
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
     def __call__(
@@ -221,11 +224,13 @@ class _Ingest:
         self, lake: Lake | Writer, files: list[CaptureFile], sensor: str, verify: bool
     ) -> tuple[list[CaptureFile], set[str]]:
         """Files that the ledger does not know, and the content that it does."""
-        columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor"]
+        columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor",
+                   "ts_last"]  # fmt: skip
         rows: list[dict[str, Any]] = []
         if not (isinstance(lake, Writer) and lake.is_new):
             rows = [r for r in lake.table("captures").select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
         known = {(r["path"], r["size_bytes"], _micros(r["modified_at"])): r for r in rows}
+        self.known_until = max((_micros(r["ts_last"]) or 0 for r in rows), default=0)
         fresh: list[CaptureFile] = []
         for file in files:
             row = known.get((file.path, file.size_bytes, file.modified_ns // 1000))
@@ -273,19 +278,25 @@ class _Ingest:
         if replaces is None:
             going_on = self._resumed(saved.result(), index, with_tls, newest_ns)
             superseded = going_on.superseded
+            if min(s.about.ts_first_ns or 0 for s in new) < self.known_until * 1000 - LATE_NS:
+                joined = {*going_on.late, *(header.uid for header in going_on.headers)}
+                going_on.late += late_parts(writer, options.sensor, index, joined)
+            self.summary.late.extend(going_on.told)
         else:
             going_on = resumed((), index, with_tls)
             superseded = replaces.superseded
+        states = going_on.states
+        if not going_on.tunnels:  # their sessions may be anywhere
+            index = apart(index, {split_id: plan.file.number for split_id, plan in plans.items()})
+            states = at_home(states, index)
         bound = passes.bound(going_on.tunnels)
-        buckets = assign(passes.weights(index), bound, _together(index, new), self.cores)
+        buckets = assign(passes.weights(index), bound, _together(index, new), of_parts(index), self.cores)
         self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
         captures = [s.file for s in new]
         self._tell("decode", captures)
         with self._phase("decode"):
-            decoder = passes.Decoder(
-                self.spark, plans, buckets, options, tables, going_on.states, newest_ns, os.getpid()
-            )
+            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         self._tell("write", captures)
         with self._phase("write"):
@@ -338,12 +349,6 @@ class _Ingest:
     def _resumed(self, saved: list[SavedFlow], index: pa.Table, with_tls: bool, newest_ns: int) -> Resumed:
         """Saved connections that go on in the new captures."""
         found = resumed(saved, index, with_tls, newest_ns)
-        late = (f"an earlier part of {header.uid}; decode it again with --redo" for header in found.late)
-        self.summary.late.extend(late)
-        if found.outdated:
-            what = f"the rest of {', '.join(found.outdated[:3])}{' ...' if found.outdated[3:] else ''}"
-            told = f"{what}, which an older rtmp-spark left open; decode them again with --redo"
-            self.summary.late.append(told)
         for header in found.headers:
             self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows

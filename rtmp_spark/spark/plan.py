@@ -2,17 +2,18 @@
 
 Runs on the driver over descriptions, never over packets. Files are ordered by the time of their first packet and
 numbered on from the lake's last; index groups are spread over buckets by their bytes, kept together where they
-share a file that can only be read whole.
+share a file that can only be read whole, or a file at all while there are enough of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapreplace
 
 from .decode import FilePlan, SplitPlan
 from .paths import CaptureFile
-from .scan import GROUPS, About, Split, fits, is_plain_pcap, joined, unreadable
+from .scan import About, Split, fits, is_plain_pcap, joined, unreadable
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
@@ -117,21 +118,26 @@ def split_plans(scanned: Iterable[Scanned]) -> dict[int, SplitPlan]:
 
 @dataclass
 class Buckets:
-    """Which group is decoded where; `of_group` is -1 for groups that nobody needs."""
+    """Which group is decoded where."""
 
-    of_group: list[int] = field(default_factory=lambda: [-1] * GROUPS)
+    of_group: dict[int, int] = field(default_factory=dict)
     count: int = 0
 
     @property
     def groups(self) -> frozenset[int]:
-        return frozenset(g for g, bucket in enumerate(self.of_group) if bucket >= 0)
+        return frozenset(self.of_group)
 
 
 def assign(
-    weights: Mapping[int, int], bound: Iterable[Sequence[int]], together: Iterable[Sequence[int]], cores: int
+    weights: Mapping[int, int],
+    bound: Iterable[Sequence[int]],
+    together: Iterable[Sequence[int]],
+    near: Iterable[Sequence[int]],
+    cores: int,
 ) -> Buckets:
-    """Groups to buckets, heaviest first into the lightest. `bound` groups stay together whatever they weigh,
-    `together` (they share a whole file) unless that is too much for one bucket."""
+    """Groups to buckets, heaviest first into the lightest. `bound` groups stay together whatever they weigh, `together`
+    (they share a whole file) unless that is too much for one bucket, `near` (they share files) where buckets stay even.
+    """
     total = sum(weights.values())
     rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # full ones, so that no core waits for the last bucket
     count = max(1, min(len(weights), rounds * cores))
@@ -145,19 +151,20 @@ def assign(
         return group
 
     load = dict(weights)
-    for must, groups in (*((True, b) for b in bound), *((False, t) for t in together)):
-        roots = sorted({root(g) for g in groups})
-        if len(roots) > 1 and (must or sum(load[r] for r in roots) <= most):
-            for other in roots[1:]:
-                parent[other] = roots[0]
-                load[roots[0]] += load[other]
+    for limit, sets in ((total, bound), (most, together), (most // 4, near)):
+        for groups in sets:
+            roots = sorted({root(g) for g in groups})
+            if len(roots) > 1 and sum(load[r] for r in roots) <= limit:
+                for other in roots[1:]:
+                    parent[other] = roots[0]
+                    load[roots[0]] += load[other]
     buckets = Buckets(count=count)
-    filled = [0] * count
+    filled = [(0, bucket) for bucket in range(count)]
     place: dict[int, int] = {}
     for top in sorted({root(g) for g in weights}, key=lambda r: (-load[r], r)):
-        lightest = min(range(count), key=lambda b: filled[b])
+        weight, lightest = filled[0]
         place[top] = lightest
-        filled[lightest] += load[top]
+        heapreplace(filled, (weight + load[top], lightest))
     for group in weights:
         buckets.of_group[group] = place[root(group)]
     return buckets

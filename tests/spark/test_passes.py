@@ -21,6 +21,7 @@ from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
+from rtmp_spark.spark.apart import apart, at_home, of_parts
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
 from rtmp_spark.spark.flow_state import STATE_VERSION
 from rtmp_spark.spark.ledger import Superseded
@@ -29,7 +30,7 @@ from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
 from rtmp_spark.spark.resumed import resumed
-from rtmp_spark.spark.scan import GROUPS, FlowIndex, Split, as_problem, load, scan
+from rtmp_spark.spark.scan import FlowIndex, Split, as_problem, load, scan
 
 OPTIONS = Options(redact_key="00" * 32)
 COMPARED = tuple(t for t in DECODED if t not in ("open_flows", "streams"))  # attempts are numbered later
@@ -61,28 +62,34 @@ class Tables:
         self.files += len(files)
         made: Rows = {name: [] for name in DECODED}
         plans = split_plans(scanned)
-        ours = [(g, blob) for split_id, parts in index.items() if split_id in plans for g, blob, _ in parts]
-        table = pa.table({"group": [g for g, _ in ours], "flows": pa.array([blob for _, blob in ours], pa.binary())})
+        ours = [(split_id, *part) for split_id, parts in index.items() if split_id in plans for part in parts]
+        names, kinds = ("split_id", "group", "flows", "packets"), (pa.int64(), pa.int32(), pa.binary(), pa.binary())
+        columns = zip(*ours) if ours else ((),) * len(names)
+        table = pa.table([pa.array(c, kind) for c, kind in zip(columns, kinds)], names)
         saved = [(r["uid"], r["state_version"], r["state"]) for r in self.rows["open_flows"]]
         newest_ns = max(s.about.ts_tail_ns or 0 for s in scanned)
         going_on = resumed(saved, table, bool(self.options.keylog), newest_ns)
         superseded = going_on.superseded
         self.outdated += going_on.outdated
         self.resumed += sum(header.has_rows for header in going_on.headers)
-        assigned = assign(weights(table), bound(going_on.tunnels), [], buckets)
+        going_on_in = going_on.states
+        if not going_on.tunnels:
+            table = apart(table, {split_id: plan.file.number for split_id, plan in plans.items()})
+            going_on_in = at_home(going_on_in, table)
+        assigned = assign(weights(table), bound(going_on.tunnels), [], of_parts(table), buckets)
         for bucket in range(assigned.count):
-            groups = frozenset(g for g in range(GROUPS) if assigned.of_group[g] == bucket)
-            pieces = []
-            for split_id, parts in index.items():
-                mine = [(g, packets) for g, _, packets in parts if g in groups]
-                if mine and split_id in plans:
-                    packets_of = [packets for _, packets in mine if packets is not None]
-                    pieces.append(Piece(plans[split_id], [g for g, _ in mine], packets_of))
-            states = [packed for group, own in going_on.states.items() if group in groups for packed in own]
+            found: dict[int, Piece] = {}
+            for row in table.to_pylist():
+                if assigned.of_group[row["group"]] == bucket:
+                    piece = found.setdefault(row["split_id"], Piece(plans[row["split_id"]]))
+                    piece.groups.append(row["group"])
+                    piece.indexes += [row["packets"]] if row["packets"] is not None else []
+            pieces = list(found.values())
+            states = [packed for g, own in going_on_in.items() if assigned.of_group[g] == bucket for packed in own]
             plans_of = list({p.split.file for p in pieces})
-            for blobs, account in decode(pieces, plans_of, groups, self.options, DECODED, states, newest_ns):
-                for table, blob in blobs.items():
-                    made[table] += load(blob).to_pylist()
+            for blobs, account in decode(pieces, plans_of, self.options, DECODED, states, newest_ns):
+                for name, blob in blobs.items():
+                    made[name] += load(blob).to_pylist()
                 if account is not None:
                     assert account_of(account)["rows"].keys() <= set(DECODED)
         for name, rows in self.rows.items():
