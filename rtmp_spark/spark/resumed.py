@@ -28,7 +28,7 @@ class Resumed:
 
     states: dict[int, list[bytes]] = field(default_factory=dict)  # by the index group with which they are decoded
     headers: list[OpenFlow] = field(default_factory=list)
-    late: list[OpenFlow] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)  # uids; the captures hold parts of them that cannot be joined
     over: list[str] = field(default_factory=list)  # uids
     outdated: list[str] = field(default_factory=list)  # saved by an older version: what follows counts as new
     tunnels: set[bytes] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Resumed:
     @property
     def told(self) -> list[str]:
         """What will be missing in the rows, for a person."""
-        told = [f"a part of {header.uid}; decode it again with --redo" for header in self.late]
+        told = [f"a part of {uid}; decode it again with --redo" for uid in self.late]
         uids = [uid for uid in self.outdated if not is_placeholder(uid)]
         if uids:
             some = f"{', '.join(uids[:3])}{' and others' if uids[3:] else ''}"
@@ -74,7 +74,7 @@ def resumed(saved: Iterable[SavedFlow], index: pa.Table, with_tls: bool, newest_
         if key not in seen:
             continue
         if seen[key] < header.ts_last_ns - LATE_NS:
-            found.late.append(header)
+            found.late.append(header.uid)
             late.add(key)
             continue
         found._add(group_of_key(key), header, packed)
@@ -90,7 +90,7 @@ def resumed(saved: Iterable[SavedFlow], index: pa.Table, with_tls: bool, newest_
         heard_ns, group = max(servers.get(end, (0, 0)) for end in ends_of_key(key))
         if heard_ns and heard_ns >= header.ts_last_ns - LATE_NS:
             found._add(group, header, packed)
-    going_on = {header.uid for header in (*found.headers, *found.late)}
+    going_on = {header.uid for header in found.headers}.union(found.late)
     going_on |= {header.uid for header, _ in known if header.over_ns + LATE_NS >= newest_ns}
     found.over = sorted({header.uid for header, _ in known} - going_on)
     return found

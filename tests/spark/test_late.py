@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from rtmp_spark.spark import Lake, ingest
 from rtmp_spark.spark.late import found_late
 
 SECOND, HOUR = 1_000_000_000, 3_600_000_000_000
@@ -38,3 +41,14 @@ def test_by_endpoints_and_times(first: int, last: int, of_it: dict[str, Any], fo
     assert found_late([connection(**of_it)], {frozenset((CLIENT, SERVER)): (first, last)}) == (
         {"C"} if found else set()
     )
+
+
+def test_a_part_of_a_connection_that_is_over(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    """No state of it is left, for something came hours later; in the order of time nothing is late."""
+    lake = str(tmp_path / "lake")
+    first, *rest = sorted(map(str, sample_pcaps.glob("rotated_*_0?.pcap")))
+    later = str(sample_pcaps / "rtmps_tls12_ffmpeg_publish.pcap")
+    assert ingest(spark, [*rest, later], lake).late == []
+    (connection,) = Lake(spark, lake).connections.where("midstream").collect()
+    assert connection["uid"] not in [row["uid"] for row in Lake(spark, lake).open_flows.collect()]
+    assert ingest(spark, [first], lake).late == [f"a part of {connection['uid']}; decode it again with --redo"]
