@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,24 @@ def test_wrong_checksums_of_ip_headers_are_told_once_for_each_file(sample_pcaps:
     assert [row["capture_id"] for row in found] == ids
     assert [row["status"] for row in rows["captures"]] == ["ok", "ok"]
     assert len(rows["messages"]) == len(decode(sample_pcaps / SAME)["messages"])
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_conflict_says_whether_the_later_packet_was_damaged(
+    sample_pcaps: Path, tmp_path: Path, damaged: bool
+) -> None:
+    packets = rewrite.read(sample_pcaps / SAME)
+    at = next(n for n, p in enumerate(packets) if n > 100 and len(p.payload) > 500)
+    other = bytes([packets[at].payload[0] ^ 1]) + packets[at].payload[1:]
+    again = replace(packets[at], ts_ns=packets[at].ts_ns + 1000, payload=packets[at].payload if damaged else other)
+    frames = rewrite.build([*packets[: at + 1], again, *packets[at + 1 :]])
+    if damaged:  # after its checksum was made
+        ts_ns, frame = frames[at + 1]
+        frames[at + 1] = ts_ns, frame[: -len(other)] + other
+    (tmp_path / "conflict.pcap").write_bytes(rewrite.pcap(frames))
+    (finding,) = (f for f in decode(tmp_path / "conflict.pcap")["findings"] if f["rule_id"] == "TCP_CONFLICT")
+    assert finding["frame"] == at + 2
+    assert f"checksum of the later packet is {'wrong' if damaged else 'right'}: " in finding["detail"]
 
 
 def test_what_is_no_capture_is_a_failed_row_and_costs_only_itself(sample_pcaps: Path, tmp_path: Path) -> None:
