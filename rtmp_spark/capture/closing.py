@@ -93,8 +93,7 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
     missing = [d for d in ("c2s", "s2c") if not ending.recorded(d)]
     begin = ending.frame_first
     if ending.midstream:
-        detail = "no SYN was recorded" if missing else "the recording starts inside the connection"
-        found.append(Finding(code.TCP_MIDSTREAM, detail, frame=begin, ts=ending.ts_start))
+        found.append(Finding(code.TCP_MIDSTREAM, "no SYN was recorded", frame=begin, ts=ending.ts_start))
     for direction in missing:
         detail = f"no packet from the {_WHO[direction]} was recorded"
         found.append(Finding(code.TCP_ONE_DIRECTION, detail, direction=direction, frame=begin, ts=ending.ts_start))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rtmp_spark.capture.facts import FRAME_BITS, FRAME_MASK, Row
-from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.errors import LAYER, Severity, ViolationCode
 
 CLIENT, SERVER, NETWORK, CAPTURE = "client", "server", "network", "capture"
 SENDER = {"c2s": CLIENT, "s2c": SERVER}
@@ -162,7 +162,7 @@ def _plain(finding: Finding) -> tuple[Any, ...]:
 
 def _order(finding: Finding, key: tuple[Any, ...]) -> tuple[Any, ...]:
     frame = finding.frame if finding.frame is not None else -1
-    return (frame, finding.code, finding.direction or "", key[1], key[2] or "", key[4] or 0)
+    return (frame, LAYER[finding.code], finding.direction or "", key[1], key[2] or "", key[4] or 0)
 
 
 def _row(severity: Severity, folded: _Folded, uid: str | None, catalogue: Catalogue) -> Row:

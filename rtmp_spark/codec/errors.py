@@ -136,6 +136,10 @@ class ViolationCode(str, Enum):
     SESSION_BAD_NAME = "SESSION_BAD_NAME", _W
 
 
+# From the packets upwards: of two findings at one place the lower one is the cause.
+LAYER: dict[str, int] = {code.value: number for number, code in enumerate(ViolationCode)}
+
+
 class DecodeError(RtmpSparkError):
     """Peer bytes break a rule. `offset` counts from the start of the bytes that were given."""
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, TextIO
 from xml.sax.saxutils import quoteattr
 
+from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.commands.inspect_output import harmless
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -27,7 +28,7 @@ def show(
         groups.setdefault(row["uid"], []).append(row)
     for uid, rows in groups.items():
         out.write(f"{_title(uid, known.get(uid))}\n")
-        for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0)):
+        for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0, LAYER.get(r["rule_id"], 0))):
             for line in _lines(row, files):
                 out.write(f"  {line}\n")
     counts = Counter(row["severity"] for row in findings)
@@ -41,8 +42,9 @@ def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
     if connection is None:
         return uid
     ends = f"{connection['orig_h']}:{connection['orig_p']} -> {connection['resp_h']}:{connection['resp_p']}"
-    software = [name for name in (connection["software"], connection["server_software"]) if name]
-    return harmless(f"{uid} {ends}" + (f" ({', '.join(software)})" if software else ""))
+    client, server = connection["software"], connection["server_software"]
+    software = f" ({client or 'unknown client'}, {server or 'unknown server'})" if client or server else ""
+    return harmless(f"{uid} {ends}{software}")
 
 
 def _place(row: dict[str, Any], files: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.findings import lasting
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
+from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.codec.message import type_name
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings")
@@ -332,7 +333,7 @@ class Screen:
         if types:
             say("messages: " + ", ".join(f"{name} {count}" for name, count in types.most_common()), "dim", 2)
         self._ladder(say, conversation)
-        findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0))
+        findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0, LAYER.get(f["rule_id"], 0)))
         for finding in findings[:_SHOWN_FINDINGS]:
             self._finding(say, finding, files)
         if len(findings) > _SHOWN_FINDINGS:

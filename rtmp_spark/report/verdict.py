@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.report import text
 
 Row = dict[str, Any]
@@ -59,7 +60,8 @@ def worst_findings(findings: Sequence[Row], most: int = WORST) -> list[Row]:
 
 def ordered(findings: Sequence[Row]) -> list[Row]:
     return sorted(
-        findings, key=lambda r: (SEVERITIES.index(r["severity"]), r["ts"] or 0, r["frame"] or 0, r["rule_id"])
+        findings,
+        key=lambda r: (SEVERITIES.index(r["severity"]), r["ts"] or 0, r["frame"] or 0, LAYER.get(r["rule_id"], 0)),
     )
 
 

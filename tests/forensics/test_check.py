@@ -175,3 +175,15 @@ def test_explain_leads_from_every_close_cause_to_what_to_do(capsys: pytest.Captu
         assert re.search(rf"^Cause {cause}: \w.*?What to do: \w", out, re.MULTILINE | re.DOTALL), cause
     assert main(["explain", "SESSION_END", "--json"]) == 0
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["causes"]] == causes
+
+
+def test_the_cause_stands_before_what_follows_from_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hole in the stream, and at the same packet the search for the next message."""
+    assert main(["check", str(SAMPLES / "capture_gap_lost_packets.pcap"), "--fail-on", "error"]) == 0
+    shown = capsys.readouterr().out
+    assert 0 < shown.index("TCP_GAP") < shown.index("CHUNK_RESYNC")
+
+
+def test_a_name_says_which_end_it_is_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(SAMPLES / "one_direction_server_to_client.pcap")]) == 0
+    assert "(unknown client, nginx-rtmp)" in capsys.readouterr().out

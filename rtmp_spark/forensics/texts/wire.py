@@ -212,7 +212,8 @@ ENTRIES = (
         "Behind a hole, or where headers make no sense, decoding goes on at the next place where a chain of headers "
         "fits.",
         "Messages between were lost.",
-        "Look at the finding before it: a gap, an interrupted message or a wrong chunk size is the cause.",
+        "The cause is told at the same place: a gap, packets cut when recorded, an interrupted message, a wrong chunk "
+        "size.",
     ),
     Entry(
         "MSG_TRUNCATED",
