@@ -126,6 +126,7 @@ CLIENTS = Known((
         "Flash Player",
         (
             ("flashVer", r"(WIN|MAC) \d+,\d+,\d+,\d+", 2),
+            ("flashVer", "WIN 15,0,0,239", -4),  # what SRS says as a client, and who learned from it
             ("connect_fields", r"app,.*flashVer,swfUrl,.*pageUrl.*", 2),
         ),
         (("flashVer", r"(?:WIN|MAC) (\d+,\d+,\d+,\d+)"),),
@@ -196,7 +197,7 @@ SERVERS = Known((
     Software("pyrtmp", (("fmsVer", "FMS/3,0,123", 2), ("connect_words", "Connection succeeds", 2))),
     Software("MediaMTX", (("fmsVer", "LNX 9,0,124,2", 4),)),
     Software("Red5", (("fmsVer", "(?i)red5/.*", 4),), (("fmsVer", r"(?i)red5/(\d[\d,.]*)"),)),
-    Software("Wowza", (("fmsVer", r"FMS/3,5,7,7009|.*[Ww]owza.*", 4),)),
+    Software("Wowza", (("fmsVer", ".*[Ww]owza.*", 4),)),  # its FMS/3,5,7,7009 is what many others say
     Software("rtmpsrv", (("packet_version", "03050101", 4),)),
     Software(
         "rtmp-relay",

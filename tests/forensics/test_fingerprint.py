@@ -65,6 +65,7 @@ LIKE_NGINX = FMS | {"order": "window_ack_size set_peer_bandwidth set_chunk_size 
         # a simple handshake, and what the specification says in its example
         LIKE_NGINX | {"copies_c1": "yes", "status_csid": "3", "Publish.Start": "publishing"},
         {"fmsVer": "FMS/3,5,3,888", "capabilities": "127", "result_fields": "fmsVer,capabilities,mode"},
+        {"fmsVer": "FMS/3,5,7,7009", "capabilities": "31", "result_fields": "fmsVer,capabilities,mode"},  # of baresip
         {"order": "window_ack_size set_peer_bandwidth stream_begin set_chunk_size _result", "packet_time": "0"} | FMS,
     ],
 )
@@ -80,6 +81,11 @@ def test_a_relative_is_not_taken_for_the_one_on_file(habits: dict[str, str]) -> 
         {
             "flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_time": "0", "packet_version": "09007c02",
             "packet_random": "0123456789abcdef", "buffer": "3000", "play_start": "-2000",
+        },
+        # SRS, when it forwards
+        {
+            "flashVer": "WIN 15,0,0,239", "capabilities": "239", "audioCodecs": "3575",
+            "connect_fields": "app,flashVer,swfUrl,tcUrl,fpad,capabilities,audioCodecs,videoCodecs,pageUrl",
         },
         # an encoder on a library that it shares with OBS
         {
