@@ -80,8 +80,8 @@ def _with_spark(args: argparse.Namespace, target: Path, stop: Stop) -> int:
 
     tell("Spark starts")
     stop.spark = start_spark_for(args.lake, args.master)
-    tables = LakeTables(Lake(stop.spark, args.lake), tell=tell)
-    connections = [row for row in tables.rows("connections") if args.uid in (None, row["uid"])]
+    tables = LakeTables(Lake(stop.spark, args.lake), args.uid, tell)
+    connections = tables.rows("connections")
     if not connections and args.uid is not None:
         raise UserError(f"There is no connection {args.uid} in this lake.", "Without --uid the page lists them.")
     if not connections:

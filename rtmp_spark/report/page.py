@@ -45,8 +45,12 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
     """The page in parts, so that a large one need not be in memory as a whole."""
     captures = tables.rows("captures")
     connections = sorted(tables.rows("connections"), key=lambda row: (row["ts_start"], row["uid"]))
+    of_files = [row for row in tables.rows("findings") if row["uid"] is None]
     if uid is not None:
         connections = [row for row in connections if row["uid"] == uid]
+        own = {capture for row in connections for capture in row["capture_ids"]}
+        captures = [row for row in captures if row["capture_id"] in own]
+        of_files = [row for row in of_files if row["capture_id"] in own]
     one = len(connections) == 1
     if one:
         chosen = connections
@@ -65,7 +69,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
         yield session_section(Session(tables, row, captures), alone=one)
     yield "<section class='provenance'><h2>Provenance</h2>"
     yield panels.provenance_panel(captures, command, __version__)
-    yield panels.recording_panel(tables.rows("findings"), captures)
+    yield panels.recording_panel(of_files, captures)
     yield f"</section></main><script>{asset('report.js')}</script></body></html>\n"
 
 

@@ -312,7 +312,7 @@ def recording_panel(findings: Sequence[Row], captures: Sequence[Row]) -> str:
                 text.prose(row["fix_hint"]) if row["fix_hint"] else "",
             ],
         )
-        for row in verdict.ordered([row for row in findings if row["uid"] is None])
+        for row in verdict.ordered(findings)
     ]
     if not rows:
         return ""

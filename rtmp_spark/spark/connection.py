@@ -39,7 +39,7 @@ class LakeTables:
         self._lake = lake
         self._tell = tell
         self._frames: dict[str, DataFrame] = {}  # all as of the same moment
-        self._uid = uid  # nothing but this connection will be asked for
+        self._uid = uid  # of connections, nothing but this one will be asked for
         self._whole: dict[str, list[Row]] = {}
         self._own: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
         self._media: dict[str, media.Media] = {}
@@ -109,7 +109,8 @@ class LakeTables:
     def _fetch_whole(self, table: str) -> list[Row]:
         frame = self._frame(table)
         if self._uid is not None and table != "captures":
-            frame = frame.where(F.col("uid") == self._uid)
+            own = F.col("uid") == self._uid
+            frame = frame.where(own | F.col("uid").isNull() if table == "findings" else own)  # null: about a file
         return plain_rows(frame.toArrow())
 
     def _side_by_side(self, fetch: Callable[[str], Fetched], tables: Sequence[str]) -> list[Fetched]:

@@ -11,6 +11,7 @@ import pytest
 from rtmp_spark.report.archive import reasons_by_day
 from rtmp_spark.report.figure import DOTS, Figure, Series
 from rtmp_spark.report.overview import Judged, attempts_panel, connections_panel
+from rtmp_spark.report.page import render
 from rtmp_spark.report.source import CaptureTables
 from rtmp_spark.report.svg import draw, nice_ticks, time_text
 from rtmp_spark.report.view import judged_settings
@@ -75,3 +76,14 @@ def test_a_stream_that_broke_off_is_counted_by_how_it_ended(sample_pcaps: Path) 
     tables = CaptureTables([sample_pcaps / "publisher_killed_midstream.pcap"], judged_settings())
     judged = Judged(tables.rows("connections"), tables.rows("streams"), tables.rows("findings"))
     assert "degraded: peer vanished" in reasons_by_day(judged)
+
+
+def test_the_page_of_one_connection_tells_of_its_own_files_only(sample_pcaps: Path) -> None:
+    names = ("file_cut_mid_record.pcap", "snaplen96_ffmpeg_publish.pcap")
+    tables = CaptureTables([sample_pcaps / name for name in names], judged_settings())
+    whole = render(tables)
+    assert "CAPTURE_TRUNCATED" in whole and "CAPTURE_SNAPLEN" in whole
+    (cut,) = [row["uid"] for row in tables.rows("connections") if row["close_kind"] == "open"]
+    page = render(tables, uid=cut).partition("<h2>Provenance</h2>")[2]
+    assert "CAPTURE_TRUNCATED" in page and names[0] in page
+    assert "CAPTURE_SNAPLEN" not in page and names[1] not in page
