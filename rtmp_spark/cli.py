@@ -22,6 +22,7 @@ from typing import Any
 
 from rtmp_spark import __version__
 from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
+from rtmp_spark.commands.harmless import harmless
 
 USAGE, ENVIRONMENT, FILE_FAILED = 2, 3, 4
 INTERRUPTED = 128 + signal.SIGINT
@@ -219,7 +220,8 @@ def _explanation(error: Exception) -> tuple[str, str, int]:
 
 def _complain(text: str, remedy: str, exit_code: int) -> int:
     between = "" if text.endswith("\n") else " "  # a list ends its line itself
-    print(f"rtmp-spark: {text}{between}{remedy}".rstrip(), file=sys.stderr)
+    for line in f"rtmp-spark: {text}{between}{remedy}".rstrip().split("\n"):
+        print(harmless(line), file=sys.stderr)
     return exit_code
 
 

@@ -80,6 +80,11 @@ def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
 ERRORS = [
     (UserError("Java was not found.", "Install Java 17.", 3), 3, "rtmp-spark: Java was not found. Install Java 17.\n"),
     (UserError("Two streams match.", "Choose one."), 2, "rtmp-spark: Two streams match. Choose one.\n"),
+    (
+        UserError("The server refused: \x1b]0;mine\x07\u202e.", "Check caf\udce9.pcap."),
+        2,
+        "rtmp-spark: The server refused: .]0;mine... Check caf\\udce9.pcap.\n",
+    ),
     (UserError("Two match:\n  a\n  b\n", "Choose one."), 2, "rtmp-spark: Two match:\n  a\n  b\nChoose one.\n"),
     (
         CaptureError(ViolationCode.CAPTURE_BAD_RECORD, "x.txt is not a capture.", "Give it a pcap."),

@@ -73,7 +73,7 @@ LAYERS = (
         ("rtmp_relay", "rich", "numpy", "pyarrow"),
         ("rtmp_spark.spark", "rtmp_spark.cli"),
     ),
-    Layer("rtmp_spark.cli", ("rtmp_spark", "rtmp_spark.codec.errors")),
+    Layer("rtmp_spark.cli", ("rtmp_spark", "rtmp_spark.codec.errors", "rtmp_spark.commands.harmless")),
     Layer(
         "rtmp_relay",
         ("rtmp_spark", "rtmp_spark.codec", "rtmp_spark.capture.pcap"),

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from xml.sax.saxutils import quoteattr
 
 from rtmp_spark.codec.errors import LAYER
-from rtmp_spark.commands.inspect_output import harmless
+from rtmp_spark.commands.harmless import harmless
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")

@@ -309,7 +309,7 @@ def _rank(row: dict[str, Any], planted: str) -> tuple[bool, int, int, str, int]:
 
 def show(demo: Demo) -> None:
     from rtmp_relay import faults
-    from rtmp_spark.commands.inspect_output import harmless
+    from rtmp_spark.commands.harmless import harmless
 
     recipe = faults.CATALOGUE[ViolationCode[demo.fault]]
     width = min(100, max(60, shutil.get_terminal_size((100, 24)).columns))

@@ -8,6 +8,7 @@ does not grow with the stream.
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from rtmp_spark.codec.command import parse_command, without_set_data_frame
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, parse_aggregate
+from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.commands.output_file import output_path, whole_file
 from rtmp_spark.commands.recording_options import (
     NO_RTMP,
@@ -184,7 +186,7 @@ def run(args: argparse.Namespace) -> int:
                 track.write_to(target / stream.file_name)
                 _tell(stream, str(target / stream.file_name))
         elif len(found) > 1:
-            lines = "\n".join(f"  --uid {s.uid} --stream {s.name}  ({s.role}, {s.tags} tags)" for s, _ in found)
+            lines = "\n".join(f"  {_choice(s)}  ({s.role}, {s.tags} tags)" for s, _ in found)
             raise UserError(f"{len(found)} streams match:\n{lines}\n", "Choose one, or give a directory: -o DIR/")
         else:
             found[0][1].write_to(target)
@@ -192,6 +194,12 @@ def run(args: argparse.Namespace) -> int:
         return code
 
 
+def _choice(stream: Stream) -> str:
+    """The options that choose it; a name may be any text, so it is quoted."""
+    return f"--uid {stream.uid}" + (f" --stream {shlex.quote(stream.name)}" if stream.name else "")
+
+
 def _tell(stream: Stream, target: str) -> None:
     left_out = f", {stream.incomplete} incomplete messages left out" if stream.incomplete else ""
-    print(f"{target}: {stream.role} {stream.name or '(name not recorded)'}, {stream.tags} tags{left_out}")
+    name = harmless(stream.name or "(name not recorded)")
+    print(f"{target}: {stream.role} {name}, {stream.tags} tags{left_out}")

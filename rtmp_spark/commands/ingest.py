@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_time
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def show(summary: Summary, dry_run: bool) -> None:
     if dry_run:
         print(f"{len(summary.ingested)} of {summary.files} files would be read, in {summary.splits} pieces:")
         for path in summary.ingested:
-            print(f"  {path}")
+            print(harmless(f"  {path}"))
         return
     size = f"{summary.bytes / 1e6:.1f} MB"
     print(f"{len(summary.ingested)} of {summary.files} files ({size}) ingested into {summary.lake}")
@@ -158,13 +159,13 @@ def show(summary: Summary, dry_run: bool) -> None:
         if paths:
             print(f"  {word}: {len(paths)}")
     for path, reason in summary.partial:
-        print(f"  damaged: {path}: {reason}")
+        print(harmless(f"  damaged: {path}: {reason}"))
     for path, reason in summary.failed:
-        print(f"  failed: {path}: {reason}", file=sys.stderr)
+        print(harmless(f"  failed: {path}: {reason}"), file=sys.stderr)
     for text in summary.crashed:
         print(f"  left out: {text}", file=sys.stderr)
     for text in summary.late:
-        print(f"  late: {text}", file=sys.stderr)
+        print(harmless(f"  late: {text}"), file=sys.stderr)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary.seconds.items())
     print(f"  {times}")
 

@@ -24,6 +24,7 @@ from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
 from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.codec.message import type_name
+from rtmp_spark.commands.harmless import harmless
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -72,14 +73,6 @@ def print_json(batches: Iterable[Batch], out: TextIO, *, with_table: bool) -> No
                 row = {"table": table, **row}
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
         out.flush()
-
-
-def harmless(text: str) -> str:
-    """Text from the wire without control and direction characters."""
-    return "".join(
-        c if c.isprintable() and c not in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" else "."
-        for c in text
-    )
 
 
 def file_names(captures: Sequence[Mapping[str, Any]]) -> dict[str, str]:

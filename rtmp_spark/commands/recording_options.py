@@ -15,6 +15,7 @@ from rtmp_spark.capture.redact import Redactor, load_key
 from rtmp_spark.capture.service import TLS
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.forensics.catalogue import entry
 from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
@@ -115,9 +116,9 @@ def check_paths(paths: list[str]) -> list[str]:
 def tell_problems(files: list[CaptureFile]) -> None:
     for file in files:
         if file.status == "failed":
-            print(f"rtmp-spark: {file.path}: {file.error_hint}.", file=sys.stderr)
+            print(harmless(f"rtmp-spark: {file.path}: {file.error_hint}."), file=sys.stderr)
         elif file.status == "partial":
-            print(f"rtmp-spark: {file.path} is damaged: {file.error_hint}.", file=sys.stderr)
+            print(harmless(f"rtmp-spark: {file.path} is damaged: {file.error_hint}."), file=sys.stderr)
 
 
 def exit_code(recording: Recording, args: argparse.Namespace) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import signal
 import ssl
-import sys
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.harmless import harmless
+from rtmp_spark.commands.server_log import log_to_terminal
 from rtmp_spark.commands.tls_options import add_keylog_output, log_secrets
 
 
@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fault == "help":
         print(faults.listing("server"))
         return 0
-    level = "WARNING" if args.quiet else args.log_level.upper()
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_terminal("WARNING" if args.quiet else args.log_level.upper())
     if not 1 <= args.chunk_size <= 0xFFFFFF:
         raise UserError(f"A chunk size of {args.chunk_size} cannot be used.", "It is 1 to 16777215; 4096 is common.")
     if args.window < 1 or args.bandwidth < 1:
@@ -131,4 +130,4 @@ async def _serve(options: object, validate: bool, quiet: bool) -> int:
 
 
 def _print_finding(line: str) -> None:
-    print(line, flush=True)
+    print(harmless(line), flush=True)

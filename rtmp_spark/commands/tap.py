@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import signal
-import sys
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.relay import _size as size
+from rtmp_spark.commands.server_log import log_to_terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    logging.basicConfig(
-        level="WARNING" if args.quiet else "INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to_terminal("WARNING" if args.quiet else "INFO")
     return asyncio.run(_serve(args))
 
 

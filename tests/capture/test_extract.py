@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from decoded import Tag, decode, recorded_tags
+from decoded import RtmpTalk, Tag, decode, recorded_tags
+from rewrite import Talk, build, pcap
 
 from rtmp_spark.cli import main
 from rtmp_spark.codec.flv import parse_file
@@ -151,3 +152,23 @@ def test_lost_messages_are_left_out_and_told(
 def test_no_media_and_no_rtmp(sample_pcaps: Path, tmp_path: Path) -> None:
     for name in ("garbage_on_1935.pcap", "denied_and_unknown_app.pcap", "rtmpe_rtmpdump_rtmpsrv.pcap"):
         assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 5
+
+
+def test_names_from_the_wire_are_quoted_and_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packets = []
+    for number, name in enumerate(("two words", "red\x1b[31m")):
+        talk = RtmpTalk(Talk(client=("10.0.0.1", 40000 + number))).handshake()
+        talk.command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, {}, {"level": "status"})
+        talk.command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+        talk.command(0, "publish", 3, None, name, "live", stream_id=1)
+        packets += talk.send(0, 8, b"\x2f" + bytes(20), stream_id=1).bye().talk.packets
+    path = tmp_path / "two.pcap"
+    path.write_bytes(pcap(build(packets)))
+    assert main(["extract", str(path), "--keep-secrets", "-o", str(tmp_path / "one.flv")]) == 2
+    said = capsys.readouterr().err
+    assert " --stream 'two words'  (publish, 1 tags)\n" in said and " --stream 'red.[31m'  (" in said
+    assert main(["extract", str(path), "--keep-secrets", "-o", f"{tmp_path}/"]) == 0
+    said = capsys.readouterr().out
+    assert ": publish two words, 1 tags" in said and ": publish red.[31m, 1 tags" in said

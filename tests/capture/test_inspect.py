@@ -118,7 +118,7 @@ def test_what_is_not_there_is_said(sample_pcaps: Path, capsys: pytest.CaptureFix
 
 
 def test_wire_text_cannot_steer_the_terminal() -> None:
-    from rtmp_spark.commands.inspect_output import harmless
+    from rtmp_spark.commands.harmless import harmless
 
     assert harmless("a\x1b[31mb\u202ec\n") == "a.[31mb.c."
 

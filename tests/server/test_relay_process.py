@@ -21,6 +21,9 @@ from rtmp_relay.client import Refused, Tag, play, publish
 from rtmp_relay.faults import factory
 from rtmp_relay.synthetic import Synthetic
 from rtmp_relay.url import parse_url
+from rtmp_spark.codec.command import dump_command
+from rtmp_spark.codec.encoder import RtmpEncoder
+from rtmp_spark.codec.message import COMMAND_AMF0, Message
 
 pytestmark = pytest.mark.slow
 CLI = [sys.executable, "-m", "rtmp_spark.cli"]
@@ -355,3 +358,21 @@ def test_a_recording_that_cannot_be_written_is_told_as_that(arguments: list[str]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("rtmp-spark: file") and "Traceback" not in done.stderr
+
+
+def test_what_a_peer_calls_itself_is_one_line_of_the_log(start_relay: StartRelay) -> None:
+    relay = start_relay()
+    with shake(relay) as peer:
+        name = {"app": "live", "flashVer": "x\x1b[2J\n12:00:00,000 ERROR forged", "tcUrl": "rtmp://127.0.0.1/live"}
+        encoder = RtmpEncoder()
+        for stream_id, payload in (
+            (0, dump_command("connect", 1.0, name)),
+            (0, dump_command("createStream", 2.0, None)),
+            (1, dump_command("publish", 3.0, None, "cam", "live")),
+        ):
+            peer.sendall(encoder.send(Message(3, 0, COMMAND_AMF0, stream_id, payload)))
+        while b"Publish.Start" not in peer.recv(65536):
+            pass
+    relay.stop()
+    (line,) = (line for line in relay.log.read_text().splitlines() if "published by" in line)
+    assert line.endswith("live/cam: published by x.[2J.12:00:00,000 ERROR forged")
