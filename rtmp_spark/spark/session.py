@@ -89,7 +89,7 @@ def start_spark(
             raise UserError(f"Spark did not start: {reason}.", "Run `rtmp-spark doctor`.", 3) from error
     if not str(settings.get("spark.master", "local")).startswith("local["):
         _ship_package(spark)
-    return _with_delta(spark)
+    return _with_delta(spark, own_jars="PYSPARK_GATEWAY_PORT" not in os.environ)
 
 
 def start_spark_for(lake: str, master: str | None = None) -> SparkSession:
@@ -178,11 +178,22 @@ def _connect(remote: str, app_name: str) -> SparkSession:
     return _with_delta(spark)
 
 
-def _with_delta(spark: SparkSession) -> SparkSession:
+def _loads(spark: SparkSession) -> bool:
+    """Whether the catalog that the settings name is there: under spark-submit the jars are its user's business."""
+    try:
+        spark.catalog.currentDatabase()
+    except Exception as error:
+        if CATALOG in str(error):
+            return False
+        raise
+    return True
+
+
+def _with_delta(spark: SparkSession, *, own_jars: bool = False) -> SparkSession:
     """The session, if it can write Delta tables."""
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
     catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") or ""
-    if EXTENSION not in extensions or not catalog:
+    if EXTENSION not in extensions or not catalog or not (own_jars or _loads(spark)):
         raise UserError(
             "This Spark session has no Delta Lake.",
             f"Start it with spark.sql.extensions={EXTENSION} and "
