@@ -123,6 +123,17 @@ def test_what_a_person_reads(spaced: Path) -> None:
     assert (spaced / "here" / "report.html").as_uri() in out
 
 
+def test_without_spark_installed_it_says_what_can_be_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "rtmp_spark.spark", None)
+    assert cli.main(["demo"]) == 3
+    told = capsys.readouterr().err
+    assert "is missing. pip install 'rtmp-spark[spark]'. Or see the rest without tables: " in told
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_stopped_in_the_middle_it_says_what_is_there(spaced: Path) -> None:
     process = start(spaced, "--no-spark", "--seconds", "60")
     pcap = spaced / "rtmp-spark-demo" / "session.pcap"

@@ -123,6 +123,9 @@ def _loopback_is_there() -> None:
         raise UserError(text, "Bring the loopback interface up: ip link set lo up", 3) from None
 
 
+_WITHOUT_SPARK = "Or see the rest without tables: rtmp-spark demo --no-spark"
+
+
 def _spark_can_start() -> None:
     """Before anything else: what is missing is told at once, and what must be fetched is."""
     try:
@@ -130,9 +133,11 @@ def _spark_can_start() -> None:
 
         jars.java_home()
         jars.delta_jars()
+    except ModuleNotFoundError as error:
+        text = f"The Python package {error.name} is missing."
+        raise UserError(text, f"pip install 'rtmp-spark[spark]'. {_WITHOUT_SPARK}", 3) from None
     except UserError as error:
-        remedy = f"{error.remedy} Or see the rest without tables: rtmp-spark demo --no-spark"
-        raise UserError(error.text, remedy, error.exit_code) from None
+        raise UserError(error.text, f"{error.remedy} {_WITHOUT_SPARK}", error.exit_code) from None
 
 
 def _own_directory(wanted: Path) -> Path:

@@ -120,7 +120,8 @@ def package(name: str, pin: str, extra: str = "") -> Check:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, "missing", "not installed", install)
+        of = "; ingest, demo and --lake need it, the rest works without" if extra else ""
+        return Check(name, "missing", f"not installed{of}", install)
     if pin and version != pin:
         return Check(name, "missing", f"{version}, but {pin} is needed", install)
     return Check(name, "ok", version)
