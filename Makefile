@@ -42,14 +42,14 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy --strict $(CODE)
 
 test: $(STAMP) lint types ## everything: ruff, mypy --strict, every test; names what was skipped and why
-	@# Spark's tests come after the others, whole files in two processes: each has a session, many start Javas and wait.
-	status=0; $(PYTEST) -n auto -m "not spark" || status=1; \
+	@# What starts Spark comes after the rest: two processes with a session each; tests of a file share lakes.
+	status=0; $(PYTEST) -n auto --dist worksteal -m "not spark" || status=1; \
 	$(PYTEST) -n 2 --dist loadfile -m spark || status=1; exit $$status
 
 quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real peers and slow ones
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
-	$(PYTEST) -q -n auto -m "not spark and not peers and not slow"
+	$(PYTEST) -q -n auto --dist worksteal -m "not spark and not peers and not slow"
 
 demo: $(STAMP) ## relay, a faulty stream, a tapped pcap, Delta tables, findings and a page, in artifacts/demo
 	@$(BIN)/rtmp-spark demo --output artifacts/demo $(DEMO_ARGS)

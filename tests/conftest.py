@@ -1,20 +1,24 @@
-"""What every test may ask for: the sample captures, and which real programs this machine has."""
+"""What every test may ask for: the sample captures, a Spark session, and which real programs this machine has."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The same examples every time, so that a run is red only for what changed; a long search is random.
 hypothesis.settings.register_profile("steady", derandomize="RTMP_SPARK_EXAMPLES" not in os.environ, deadline=None)
 hypothesis.settings.load_profile("steady")
 
 ROOT = Path(__file__).parent.parent
-SPARK_TESTS = ROOT / "tests" / "spark"
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +33,27 @@ def oracle() -> Path:
     return ROOT / "sample_pcaps" / "oracle"
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in its own hook
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests of a process: starting one costs more than most of them."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from rtmp_spark.codec.errors import UserError
+    from rtmp_spark.spark import start_spark
+
+    try:
+        session = start_spark("local[2]", small=True)
+    except UserError as error:
+        pytest.skip(f"no Spark here: {error}")
+    yield session
+    session.stop()
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the Spark tests, and keep them in one worker: one JVM is heavy enough."""
+    """What asks for the session starts Spark."""
     for item in items:
-        if SPARK_TESTS in item.path.parents:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import importlib.util
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from docpages import ROOT, Block, blocks, commands, free_ports, prepare, run
@@ -17,6 +17,9 @@ from rtmp_relay.faults import CATALOGUE
 from rtmp_spark import cli
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.schema import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
@@ -113,32 +116,13 @@ def test_the_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
             run(block, tmp_path, ports)
 
 
-@pytest.fixture(scope="module")
-def one_session() -> Iterator[None]:
-    """All Spark blocks in one session: a person starts one per command, which is most of the time it takes."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    from pyspark.sql import SparkSession
-
-    from rtmp_spark.codec.errors import UserError
-    from rtmp_spark.spark import start_spark
-
-    ours = SparkSession.getActiveSession() is None
-    try:
-        session = start_spark("local[2]", small=True)
-    except UserError as error:
-        pytest.skip(f"no Spark here: {error}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkSession, "stop", lambda self: None)
-        yield
-    if ours:
-        session.stop()
-
-
 @pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.usefixtures("one_session")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_the_spark_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_blocks_of_a_page_run_in_order(
+    page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one session: a person starts one per command, which is most of the time it takes."""
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
     prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
     for block in to_run(page):

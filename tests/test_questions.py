@@ -7,7 +7,7 @@ What is right comes from elsewhere: how the captures were made (sample_pcaps/REA
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,9 @@ from questions import Question, run_query
 from relaykit import read_flv
 
 from rtmp_spark.report.view import Recording, read_captures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ALL = {question.number: question for question in questions.questions()}
 
@@ -173,17 +176,9 @@ def test_15_the_software_that_made_the_capture() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-def test_the_queries_say_the_same_in_a_lake(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    from rtmp_spark.codec.errors import UserError
-    from rtmp_spark.spark import start_spark
+def test_the_queries_say_the_same_in_a_lake(spark: SparkSession) -> None:
     from rtmp_spark.spark.tables import spark_schema
 
-    try:
-        spark = start_spark("local[2]", small=True)
-    except UserError as error:
-        pytest.skip(f"no Spark here: {error}")
     for question in ALL.values():
         for name, table in questions.tables_of(question.captures).items():
             frame = spark.createDataFrame(table) if table.num_rows else None

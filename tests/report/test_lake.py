@@ -9,14 +9,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
+from pyspark.sql import SparkSession
+
 from rtmp_spark.cli import main
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.report.page import render
 from rtmp_spark.report.view import read_captures
-from rtmp_spark.spark import Lake, ingest, start_spark
+from rtmp_spark.spark import Lake, ingest
 from rtmp_spark.spark.connection import LakeTables
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 NAMES = ("ffmpeg_publish_bframes_rtmpdump_play", "denied_and_unknown_app")
 
 
@@ -26,16 +28,11 @@ def captures(sample_pcaps: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, captures: list[str]) -> Lake:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("RTMP_SPARK_REDACT_KEY", "lake test")
-    try:
-        spark = start_spark("local[2]", small=True)
-    except UserError as error:
-        pytest.skip(f"no Spark here: {error}")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, captures: list[str]) -> Lake:
     path = str(tmp_path_factory.mktemp("lake") / "lake")
-    ingest(spark, captures, path)
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RTMP_SPARK_REDACT_KEY", "lake test")
+        ingest(spark, captures, path)
     return Lake(spark, path)
 
 

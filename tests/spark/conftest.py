@@ -1,28 +1,22 @@
-"""One Spark session for all tests of this directory: starting one is most of their cost."""
+"""What the tests of this directory need besides the session that all share."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
+from otherspark import NAMES
 from pyspark.sql import SparkSession
 
-from rtmp_spark.codec.errors import UserError
-from rtmp_spark.spark import start_spark
+from rtmp_spark.spark import ingest
 
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    try:
-        session = start_spark("local[2]", small=True)
-    except UserError as error:
-        pytest.skip(f"no Spark here: {error}")
-    yield session
-    session.stop()
+# Drivers and servers that tests start live too short for Java's slow compiler (as in `start_spark(small=True)`).
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 
 @pytest.fixture
@@ -31,3 +25,11 @@ def java() -> str:
     if found is None:
         pytest.skip("java is not installed")
     return found
+
+
+@pytest.fixture(scope="session")
+def local(spark: SparkSession, sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake that other kinds of Spark are compared with."""
+    lake = tmp_path_factory.mktemp("local") / "lake"
+    ingest(spark, [str(sample_pcaps / name) for name in NAMES], str(lake))
+    return lake

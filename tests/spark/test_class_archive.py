@@ -96,6 +96,7 @@ def test_a_java_that_cannot_is_asked_once(cache: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_a_java_that_dies_of_its_archive_starts_without(java: str, tmp_path: Path) -> None:
     """As Java 17 does when the file is cut short."""
     home = tmp_path / "jdk"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,17 +41,25 @@ def counts(lake: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    lake = tmp_path_factory.mktemp("faults") / "lake"
-    for name in (FIRST, SECOND):
-        ingest(spark, [str(sample_pcaps / name)], str(lake))
+def begun(spark: SparkSession, sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that has the first capture, to be copied."""
+    lake = tmp_path_factory.mktemp("faults") / "begun"
+    ingest(spark, [str(sample_pcaps / FIRST)], str(lake))
+    return lake
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, begun: Path, sample_pcaps: Path) -> dict[str, int]:
+    lake = shutil.copytree(begun, begun.with_name("expected"))
+    ingest(spark, [str(sample_pcaps / SECOND)], str(lake))
     return counts(lake)
 
 
-def test_a_full_disk(spark: SparkSession, sample_pcaps: Path, disk: Path, expected: dict[str, int]) -> None:
+def test_a_full_disk(
+    spark: SparkSession, sample_pcaps: Path, disk: Path, begun: Path, expected: dict[str, int]
+) -> None:
     """Without room for anything, and with room for the first tables."""
-    lake = disk / "lake"
-    ingest(spark, [str(sample_pcaps / FIRST)], str(lake))
+    lake = shutil.copytree(begun, disk / "lake")
     filler = disk / "filler"
     free = os.statvfs(disk)
     for room in (0, 1 << 16):
@@ -68,12 +77,12 @@ def test_permission_lost_in_mid_run(
     spark: SparkSession,
     sample_pcaps: Path,
     tmp_path: Path,
+    begun: Path,
     expected: dict[str, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One table becomes read-only when others are written already."""
-    lake = tmp_path / "lake"
-    ingest(spark, [str(sample_pcaps / FIRST)], str(lake))
+    lake = shutil.copytree(begun, tmp_path / "lake")
     table = str(lake / "findings")
 
     def lose(name: str) -> None:

@@ -146,6 +146,7 @@ CAPTURES = sorted(p.name for p in (Path(__file__).parents[2] / "sample_pcaps").i
 SINGLE = [n for n in CAPTURES if "rotated" not in n]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINGLE)
 def test_split_sizes_and_buckets(name: str, sample_pcaps: Path) -> None:
     expected = sequential([sample_pcaps / name])
@@ -267,6 +268,7 @@ def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in SINGLE if "snaplen" not in n])
 def test_ingests_one_by_one(name: str, sample_pcaps: Path, tmp_path: Path) -> None:
     """Cut anywhere, ingested in the order of time: the tables of one ingest of all."""
