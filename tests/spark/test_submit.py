@@ -22,7 +22,7 @@ from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.jars import delta_jars
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 KEY = "of this test"
 ELSEWHERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
