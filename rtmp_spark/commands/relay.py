@@ -104,7 +104,7 @@ def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
 
 async def _serve(options: object, validate: bool, quiet: bool) -> int:
     from rtmp_relay.relay import Relay, RelayOptions
-    from rtmp_relay.url import why
+    from rtmp_relay.url import endpoint, why
     from rtmp_relay.validate import Validator
 
     assert isinstance(options, RelayOptions)
@@ -118,12 +118,11 @@ async def _serve(options: object, validate: bool, quiet: bool) -> int:
     except OSError as error:
         if error.filename is not None:
             raise
-        where = f"{options.host}:{options.port}"
+        where = endpoint(options.host, options.port)
         raise UserError(f"Cannot listen on {where} ({why(error)}).", "Choose another --listen.", 3) from None
     scheme = "rtmps" if options.tls is not None else "rtmp"
-    host = f"[{options.host}]" if ":" in options.host else options.host
     if not quiet:
-        print(f"relay ready: {scheme}://{host}:{relay.port}/APP/NAME", flush=True)
+        print(f"relay ready: {scheme}://{endpoint(options.host, relay.port)}/APP/NAME", flush=True)
     await stop.wait()
     await relay.stop()
     return 0

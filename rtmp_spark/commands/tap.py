@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(args: argparse.Namespace) -> int:
     from rtmp_relay.proxy import Proxy, Weather
     from rtmp_relay.tap import Tap
-    from rtmp_relay.url import parse_endpoint, why
+    from rtmp_relay.url import endpoint, parse_endpoint, why
 
     weather = Weather(
         delay_s=args.delay,
@@ -57,7 +57,7 @@ async def _serve(args: argparse.Namespace) -> int:
     tap = Tap(args.output, args.rotate)  # not before the port is ours: another tap may be writing this file
     proxy.observers = (tap,)
     if not args.quiet:
-        print(f"tap ready: {listen[0]}:{proxy.port} to {target[0]}:{target[1]}", flush=True)
+        print(f"tap ready: {endpoint(listen[0], proxy.port)} to {endpoint(*target)}", flush=True)
     await stop.wait()
     await proxy.stop()
     tap.close()

@@ -23,7 +23,7 @@ from .fault import NO_FAULT, Fault
 from .frames import Frame
 from .recorder import Recorder
 from .synthetic import Synthetic, Tag
-from .url import RtmpUrl, parse_url, why
+from .url import RtmpUrl, endpoint, parse_url, why
 from .wire import unread_bytes
 
 UNREACHABLE, REFUSED = 3, 4
@@ -76,7 +76,7 @@ class _Line(asyncio.Protocol):
         try:
             _, line = await loop.create_connection(lambda: cls(caller), url.host, url.port, ssl=tls)
         except OSError as error:
-            text = f"{url.host}:{url.port} cannot be reached ({why(error)})."
+            text = f"{endpoint(url.host, url.port)} cannot be reached ({why(error)})."
             raise UserError(text, "Is the server running there?", UNREACHABLE) from None
         return line
 

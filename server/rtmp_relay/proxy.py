@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from .tap import Observer
-from .url import why
+from .url import endpoint, why
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class Proxy:
             try:
                 await loop.sock_connect(server, self._target)
             except OSError as error:
-                log.error("%s:%d cannot be reached: %s", *self._target, why(error))
+                log.error("%s cannot be reached: %s", endpoint(*self._target), why(error))
                 return
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

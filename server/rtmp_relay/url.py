@@ -22,9 +22,8 @@ class RtmpUrl:
 
     @property
     def tc_url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}/{self.app}"
+        where = endpoint(self.host, self.port).removesuffix(f":{PORTS[self.scheme]}")
+        return f"{self.scheme}://{where}/{self.app}"
 
     @property
     def without_query(self) -> str:
@@ -56,6 +55,11 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise UserError(f"{text!r} is no address to use.", "Write it as host:port, for example 127.0.0.1:1935.")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def endpoint(host: str, port: int) -> str:
+    """`host:port` or `[v6]:port`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def why(error: OSError) -> str:

@@ -155,14 +155,14 @@ def test_a_stalled_player_is_cut_off_and_nobody_else_notices(start_relay: StartR
     stalled.connect(("127.0.0.1", relay.port))
     caller = Caller(parse_url(relay.url("cam")), PLAY, os.urandom)
     caller.begin(0.0)
-    stalled.settimeout(5)
+    stalled.settimeout(60)
     while caller.step.value != "streaming":
         stalled.sendall(caller.data_to_send())
         caller.receive_data(stalled.recv(65536), 0.0)  # and from here on it reads nothing
 
     async def run() -> tuple[list[Tag], client.Progress]:
         got: list[Tag] = []
-        playing = await start_playing(relay.url("cam"), got.append, duration_s=30)
+        playing = await start_playing(relay.url("cam"), got.append, duration_s=120)
         progress = await publish(relay.url("cam"), media.tags())
         await playing
         return got, progress
@@ -170,7 +170,7 @@ def test_a_stalled_player_is_cut_off_and_nobody_else_notices(start_relay: StartR
     got, progress = asyncio.run(run())
     assert got == list(media.tags())
     assert progress.ended is None
-    assert is_closed_within(stalled, 5)
+    assert is_closed_within(stalled, 60)
     stalled.close()
     assert "reads too slowly" in relay.log.read_text()
 
@@ -182,7 +182,7 @@ def test_a_player_that_never_acknowledges_is_still_served(start_relay: StartRela
     async def run() -> list[Tag]:
         got: list[Tag] = []
         fault = factory("FLOW_ACK_STARVED", "client")()
-        playing = await start_playing(relay.url("cam"), got.append, fault=fault, duration_s=10)
+        playing = await start_playing(relay.url("cam"), got.append, fault=fault, duration_s=60)
         await publish(relay.url("cam"), media.tags())
         await playing
         return got
@@ -216,7 +216,7 @@ def test_a_full_disk_stops_the_record_and_not_the_stream(tmp_path: Path) -> None
         assert asyncio.run(run()) == list(media.tags())
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=6)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "the record stops, the stream goes on" in errors
     [record] = (tmp_path / "rec").rglob("*.flv")
@@ -289,6 +289,7 @@ def test_the_command_line_publishes_and_plays(start_relay: StartRelay, tmp_path:
         (["publish", "synthetic", "http://127.0.0.1/live/x"], 2, "no RTMP address"),
         (["publish", "synthetic", "rtmp://127.0.0.1:1/live"], 2, "lacks"),
         (["publish", "synthetic", "rtmp://127.0.0.1:1/live/x"], 3, ":1 cannot be reached (connection refused)."),
+        (["publish", "synthetic", "rtmp://[::1]:1/live/x"], 3, "rtmp-spark: [::1]:1 cannot be reached ("),
         (["publish", "synthetic:nonsense=1", "rtmp://127.0.0.1:1/live/x"], 2, "no setting"),
         (["publish", "synthetic", "rtmp://127.0.0.1:1/live/x", "--fault", "NONSENSE"], 2, "no finding"),
         (["play", "rtmp://127.0.0.1:1/live/x", "-o", "x.flv"], 3, "cannot be reached"),
