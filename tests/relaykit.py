@@ -78,7 +78,7 @@ class RelayProcess:
             assert self.alive and time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 
-    def stop(self, timeout: float = 5.0) -> float:
+    def stop(self, timeout: float = 60.0) -> float:
         """SIGTERM; how long it took. Fails when it did not end cleanly."""
         start = time.monotonic()
         if self.alive:

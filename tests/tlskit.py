@@ -191,7 +191,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _await(condition: object, seconds: float = 10) -> None:
+def _await(condition: object, seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         if time.monotonic() > until:
@@ -280,7 +280,7 @@ def openssl_early_data(
             client.stdin.flush()
             _await(lambda proxy=proxy, before=before: len(proxy.flights) > before)
             client.stdin.close()
-            client.wait(10)
+            client.wait(60)
             found.append((list(proxy.flights), log.read_bytes(), b"Early data was accepted" in heard))
     finally:
         server.kill()

@@ -85,7 +85,7 @@ def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Progra
         programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", dumped),
         programs.start("ffmpeg", "-v", "error", "-analyzeduration", "500000", "-i", url, "-c", "copy", "-y", copied),
     ]
-    assert publisher.wait(20) == 0
+    assert publisher.wait(60) == 0
     for player in players:
         programs.end(player)
     relay.stop()
@@ -122,7 +122,7 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     time.sleep(0.7)
     late = tmp_path / "late.flv"
     joiner = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={late}")
-    assert publisher.wait(40) == 0, publisher.stderr
+    assert publisher.wait(90) == 0, publisher.stderr
     programs.end(player)
     programs.end(joiner)
     relay.stop()
