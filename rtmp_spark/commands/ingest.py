@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rtmp_spark.spark.pipeline import Progress, Summary
     from rtmp_spark.spark.stoppable import Stop
 
+QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
 SMALL_BYTES = 256 << 20  # below this a quick start is worth more than a fast run
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -170,8 +171,11 @@ def show(summary: Summary, dry_run: bool) -> None:
     print(f"  {times}")
 
 
-def closed_files(directory: str, settle_seconds: float, now: float) -> list[str]:
-    """Files of the directory that nobody writes to any more: one with a newer sibling, or long unchanged."""
+def closed_files(directory: str, settle_seconds: float, now: float) -> list[CaptureFile]:
+    """Files of the directory that nobody writes to any more: long unchanged, or for a moment and with a newer sibling.
+
+    For a moment: two recorders may write into one directory.
+    """
     from rtmp_spark.spark.paths import list_captures
 
     files = list_captures([directory])
@@ -179,18 +183,19 @@ def closed_files(directory: str, settle_seconds: float, now: float) -> list[str]
     for file in files:
         parent = Path(file.path).parent
         newest[parent] = max(newest.get(parent, 0), file.modified_ns)
-    settled = (now - settle_seconds) * 1e9
-    return [f.path for f in files if f.modified_ns < newest[Path(f.path).parent] or f.modified_ns <= settled]
+    settled, quiet = ((now - seconds) * 1e9 for seconds in (settle_seconds, min(settle_seconds, QUIET_SECONDS)))
+    return [f for f in files if f.modified_ns <= (quiet if f.modified_ns < newest[Path(f.path).parent] else settled)]
 
 
 def follow(args: argparse.Namespace, stop: Stop) -> int:
     """Ingest closed files until interrupted; every round subtracts what the ledger knows."""
-    done: set[str] = set()
+    done: set[CaptureFile] = set()  # as they were: a recorder may use a name again
     code = 0
     while not stop.is_set():
-        fresh = [p for p in closed_files(args.follow, args.settle, time.time()) if p not in done]
+        closed = closed_files(args.follow, args.settle, time.time())
+        fresh = [file.path for file in closed if file not in done]
         if fresh:
             code = max(code, _once(args, fresh, stop))
-            done.update(fresh)
-        stop.wait(min(args.settle, 2.0))
+        done = set(closed)
+        stop.wait(min(args.settle, QUIET_SECONDS))
     return code

@@ -11,6 +11,7 @@ import glob
 import io
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -84,20 +85,28 @@ def _list_local(path: str) -> list[CaptureFile]:
     given = Path(path)
     if given.is_dir():
         inside = sorted(p for p in given.rglob("*") if p.is_file() and _CAPTURE_NAME.search(p.name))
-        return [_local(p) for p in inside if not p.name.startswith((".", "_"))]
+        found = []
+        for file in (p for p in inside if not p.name.startswith((".", "_"))):
+            with suppress(FileNotFoundError):  # recorders delete, too
+                found.append(_local(file))
+        return found
     if given.exists():
-        return [_local(given)]
+        return _readable([given])
     matches = [Path(p) for p in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207 - patterns may be absolute
     if not matches:
         raise UserError(f"There is no {path!r}.", "Check the path.")
-    return [_local(p) for p in matches if p.is_file()]
+    return _readable([p for p in matches if p.is_file()])
+
+
+def _readable(paths: list[Path]) -> list[CaptureFile]:
+    try:
+        return [_local(path) for path in paths]
+    except OSError as error:
+        raise UserError(f"{error.filename!r} cannot be read: {error.strerror}.", "Check the path.") from error
 
 
 def _local(path: Path) -> CaptureFile:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be read: {error.strerror}.", "Check the path.") from error
+    status = path.stat()
     return CaptureFile(str(path.absolute()), status.st_size, status.st_mtime_ns)
 
 

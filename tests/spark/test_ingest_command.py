@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from rtmp_spark.cli import main
+from rtmp_spark.commands import ingest as command
+from rtmp_spark.commands.ingest import closed_files, follow
 from rtmp_spark.spark import Lake, ingest
 
 STOPPED = "rtmp-spark: Stopped: nothing of this ingest landed. Run it again to go on."
@@ -51,3 +56,46 @@ def test_a_directory_without_captures(
     assert main(["ingest", "empty", "--lake", "lake"]) == 2
     assert capsys.readouterr().err.startswith("rtmp-spark: There are no captures in empty. ")
     assert not (tmp_path / "lake").exists()
+
+
+def capture(path: Path, modified: float, text: str = "") -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (modified, modified))
+    return path
+
+
+def test_a_followed_file_is_closed_when_it_rests(tmp_path: Path) -> None:
+    """Long, or for a moment when the recorder is at the next one; two recorders may share a directory."""
+    now = 1_000_000.0
+    capture(tmp_path / "long.pcap", now - 11)
+    capture(tmp_path / "rotated.pcap", now - 3)
+    capture(tmp_path / "of another recorder.pcap", now - 1.5)
+    capture(tmp_path / "newest.pcap", now - 1)
+    capture(tmp_path / "alone" / "pause.pcap", now - 9)
+    closed = closed_files(str(tmp_path), 10, now)
+    assert sorted(Path(file.path).name for file in closed) == ["long.pcap", "rotated.pcap"]
+
+
+def test_following_a_ring_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, but a name that is used again is another capture, and one that is gone is no error."""
+    ring = [capture(tmp_path / f"{n}.pcap", 1000 + n, "first") for n in range(2)]
+    rounds: list[list[str]] = []
+    stop = threading.Event()
+
+    def once(_: argparse.Namespace, paths: Iterable[str], __: threading.Event) -> int:
+        rounds.append(sorted(Path(path).name for path in paths))
+        if len(rounds) == 1:
+            capture(ring[0], 2000, "second")
+            ring[1].unlink()
+            capture(tmp_path / "2.pcap", 1500, "first")
+        else:
+            stop.set()
+        return 0
+
+    monkeypatch.setattr(command, "_once", once)
+    watchdog = threading.Timer(30, stop.set)
+    watchdog.start()
+    follow(argparse.Namespace(follow=str(tmp_path), settle=0.01), stop)  # type: ignore[arg-type]
+    watchdog.cancel()
+    assert rounds == [["0.pcap", "1.pcap"], ["0.pcap", "2.pcap"]]

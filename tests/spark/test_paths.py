@@ -76,3 +76,16 @@ def test_a_file_system_keeps_its_host(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(paths.fs, "FileSystem", type("", (), {"from_uri": lambda uri: (here, "c/deep")}))
     (file,) = list_captures(["abfs://c@account.dfs.core.windows.net/deep"])
     assert file.path == "abfs://c@account.dfs.core.windows.net/deep/x.pcap"
+
+
+def test_a_file_that_goes_while_its_directory_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).touch()
+    local = paths._local
+
+    def late(path: Path) -> paths.CaptureFile:
+        (tmp_path / "b.pcap").unlink(missing_ok=True)
+        return local(path)
+
+    monkeypatch.setattr(paths, "_local", late)
+    assert [Path(file.path).name for file in list_captures([str(tmp_path)])] == ["a.pcap"]
