@@ -392,13 +392,18 @@ class Conversation:
         """Rows of a message table; `ts` is the column that the time filters look at."""
         if not rows or not sink.wants(table):
             return
-        settings = self._settings
-        if ts >= 0 and (settings.since is not None or settings.until is not None):
-            rows = [row for row in rows if settings.in_time(row[ts])]
+        if ts >= 0:
+            rows = self._in_time(rows, ts)
         if self._stash is not None:
             self._stash.append((table, direction, rows))
         else:
             sink.add_group(table, self.uid or "", direction, rows)
+
+    def _in_time(self, rows: list[Row], ts: int) -> list[Row]:
+        settings = self._settings
+        if settings.since is None and settings.until is None:
+            return rows
+        return [row for row in rows if settings.in_time(row[ts])]
 
     def _collect(self, sink: RowSink) -> None:
         for number, decoder in enumerate(self.directions):
@@ -414,7 +419,8 @@ class Conversation:
             if self._judge is not None:
                 self._judge.passed(direction, facts.passed, facts.firsts)
             if self._settings.frames is not None and facts.media:
-                self._settings.frames.collect(self.uid or "", direction, facts.messages, facts.media)
+                shown = self._in_time(facts.messages, 4), self._in_time(facts.media, 2)  # a lake has no others
+                self._settings.frames.collect(self.uid or "", direction, *shown)
             self._media[number] += facts.media
             self._media_at[number] += facts.media_at
             base = self._sequence
