@@ -17,6 +17,8 @@ from streams import Result, by_ends, naive, reassemble, reassemble_bytes, reasse
 from rtmp_spark.capture import window
 from rtmp_spark.capture.tcp import Connection, Reassembler
 
+pytestmark = pytest.mark.slow
+
 WHOLE = [  # captures with nothing missing, over Ethernet
     "ffmpeg_publish_bframes_rtmpdump_play.pcap",
     "lossy_mtu1500_client_side.pcap",

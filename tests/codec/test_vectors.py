@@ -256,6 +256,7 @@ def test_forty_mutants_are_listed() -> None:
     assert len({(mutant.module, mutant.old, mutant.new) for mutant in mutants.MUTANTS}) == len(mutants.MUTANTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", mutants.MUTANTS[::7], ids=lambda mutant: mutant.why.replace(" ", "_"))
 def test_a_broken_codec_fails_a_vector(mutant: mutants.Mutant, tmp_path: Path) -> None:
     assert mutants.killer(mutant, tmp_path) is not None
