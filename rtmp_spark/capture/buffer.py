@@ -31,16 +31,16 @@ class Windows:
         self._window_bytes = window_bytes
         self._data = b""
         self._end = 0  # of what was read
-        self._full = False
+        self._more = False  # the file went on behind the last window
 
     def after(self, taken: int) -> Window:
         """The next window; `taken` bytes of the last one are done with."""
         rest = b""
-        if not (self._full and taken and self._source.back(self._end - taken)):
+        if not (self._more and taken and self._source.back(self._end - taken)):
             rest = self._data[taken : self._end]
         fresh = self._source.read(self._window_bytes)
-        self._full = not rest and len(fresh) == self._window_bytes
-        if self._full:
+        self._more = len(fresh) == self._window_bytes
+        if self._more and not rest:
             self._data, self._end = fresh, len(fresh)
             return Window(fresh, len(fresh) - len(PADDING), False)
         self._data = b"".join((rest, fresh, PADDING))

@@ -46,15 +46,21 @@ class _Tap:
             head, self._head = self._head, b""
             return head + self.read(max(size - len(head), 1))
         data = self._stream.read(size)
-        again, self._again = self._again, 0
+        again = min(self._again, len(data))
+        self._again -= again
         self.size_bytes += len(data) - again
         if self._on_bytes is not None and len(data) > again:
             self._on_bytes(memoryview(data)[again:])
         return data
 
+    def drain(self) -> None:
+        """Show the rest to `on_bytes`: a file is told by all of its bytes, those behind damage too."""
+        while self._on_bytes is not None and self.read(MIB):
+            pass
+
     def back(self, size: int, /) -> bool:
         if self._stream.back(size):
-            self._again = size
+            self._again += size
             return True
         return False
 
@@ -128,6 +134,7 @@ class Capture:
             block = self._peeked.pop() if self._peeked else next(self._blocks, None)
             if block is None:
                 self._finished = True
+                self._tap.drain()
                 return
             self._take_notes(block)
             yield block

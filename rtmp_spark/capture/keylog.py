@@ -80,6 +80,11 @@ class KeyLog:
         return b"".join(f"{label} {client_random.hex()} {value.hex()}\n".encode() for label, value in secrets.items())
 
 
+def tls_secrets(blocks: Iterable[tuple[int, bytes]]) -> bytes:
+    """The key log in the secrets that a pcapng carries: kind and content of each block."""
+    return b"\n".join(content for kind, content in blocks if kind == SECRETS_TYPE_TLS)
+
+
 def load(paths: Iterable[str | os.PathLike[str]] = (), *, environment: bool = True) -> KeyLog:
     """Key logs from files and directories of them; `environment` adds the file SSLKEYLOGFILE names, if it is there."""
     log = KeyLog()

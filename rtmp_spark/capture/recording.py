@@ -27,7 +27,7 @@ from rtmp_spark.capture.files import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
-from rtmp_spark.capture.keylog import SECRETS_TYPE_TLS, can_decrypt
+from rtmp_spark.capture.keylog import can_decrypt, tls_secrets
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
 from rtmp_spark.capture.rtmpt import SessionWrapping, SharedConnection, Tunnels
@@ -200,9 +200,8 @@ class Recording:
     def take_secrets(self, capture: Capture, taken: int) -> int:
         """TLS secrets that the capture itself carries, after the first `taken`; how many there are by now."""
         found = capture.decryption_secrets
-        for kind, secrets in found[taken:]:
-            if kind == SECRETS_TYPE_TLS and can_decrypt():
-                self.settings.keylog.add(secrets)
+        if len(found) > taken and can_decrypt():
+            self.settings.keylog.add(tls_secrets(found[taken:]))
         return len(found)
 
     def _describe(self, file: CaptureFile, capture: Capture) -> None:

@@ -23,7 +23,7 @@ from rtmp_spark.capture.facts import FRAME_BITS
 from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
 from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.intervals import Carry
-from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.keylog import KeyLog, can_decrypt
 from rtmp_spark.capture.packet import Dissector, Segments
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
 from rtmp_spark.capture.recording import CaptureFile, Recording
@@ -73,7 +73,8 @@ class Options:
     def settings(self) -> Settings:
         key = None if self.redact_key is None else bytes.fromhex(self.redact_key)
         log = KeyLog()
-        log.add(self.keylog)
+        if can_decrypt():
+            log.add(self.keylog)
         return Settings(
             keylog=log,
             judge=Judge,
@@ -152,7 +153,7 @@ class BucketRecording(Recording):
     def open_flows(self, newest_ns: int) -> list[tuple[Connection, OpenFlow, bytes]]:
         """Every connection that could go on in a later file, as it stands before `finish`.
 
-        `newest_ns` is the time of the newest packet of all buckets: what a bucket has seen says little about who is
+        `newest_ns` is the newest of the files' last packets: what a bucket has seen says little about who is
         over for good. A closed one on which a session of RTMPT began can, as long as others carry the session on.
         """
         flows = []
@@ -165,9 +166,9 @@ class BucketRecording(Recording):
             messages, commands, second = ((0, 0), (0, 0), 0) if conversation is None else bases(conversation)
             key = connection.key.hex()
             files = {str(n): self.capture_ids[n] or "" for n in connection.files}
-            header = OpenFlow(
-                placeholder(key), key, connection.ts_last_ns or 0, over_ns, False, messages, commands, second, (), files
-            )
+            uid = placeholder(self.settings.sensor, key)
+            last_ns = connection.ts_last_ns or 0
+            header = OpenFlow(uid, key, last_ns, over_ns, False, messages, commands, second, (), files)
             waiting = carry.select(carry.connection == connection.number)
             state = save(connection)
             state["carry"] = [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]

@@ -244,9 +244,9 @@ def made(value: Any) -> Any:
     return ViolationCode[content] if kind == "code" else Severity(content)
 
 
-def placeholder(key: str) -> str:
+def placeholder(sensor: str, key: str) -> str:
     """Stands for the uid of a connection that gave no rows."""
-    return f"-{key}"
+    return f"-{key}{sensor}"
 
 
 def is_placeholder(uid: str) -> bool:

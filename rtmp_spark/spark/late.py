@@ -26,7 +26,7 @@ Times = tuple[int, int]  # first and last packet, nanoseconds
 def late_parts(writer: Writer, sensor: str, index: pa.Table, known: Collection[str]) -> list[str]:
     """The uids of connections in the lake, but for the `known` ones, of which the new captures hold parts."""
     times = _times(index)
-    if writer.is_new or not times:
+    if not times:
         return []
     first, last = min(t[0] for t in times.values()), max(t[1] for t in times.values())
     since, until = (F.timestamp_micros(F.lit(t // 1000)) for t in (first - SILENT_NS, last + SILENT_NS))

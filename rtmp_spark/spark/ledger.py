@@ -192,10 +192,17 @@ class Ledger:
 
     def _kept_key(self) -> str:
         directory = local_path(self.path)
-        if directory is not None:  # a file's first line needs no Spark job
-            return "".join(part.read_text() for part in (directory / _KEY_FILE).glob("part-*")).strip()
-        text: str = self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()[0][0]
-        return text
+        if directory is not None:  # to read one line needs no Spark job
+            parts = [part.read_text().strip() for part in sorted((directory / _KEY_FILE).glob("part-*"))]
+        else:
+            parts = [row[0] for row in self.spark.read.text(no_glob(f"{self.path}/{_KEY_FILE}")).collect()]
+        kept: list[str] = [part for part in parts if part]
+        if not kept:
+            raise UserError(
+                f"The lake {self.path} lacks its key for hashing names ({_KEY_FILE}).",
+                f"Copy it from where the lake came from, or give the key in {KEY_VARIABLE}.",
+            )
+        return kept[0]
 
     def keep_key(self, key: bytes) -> None:
         directory = local_path(self.path)

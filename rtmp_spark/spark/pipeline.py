@@ -207,7 +207,7 @@ class _Ingest:
             scanned, index = self._scan(files)
         replaces: Redo | None = None
         if again:
-            replaces = redo(writer, scanned, passes.first_seen(index), options.sensor)
+            replaces = redo(writer, scanned, passes.first_seen(index), options.sensor, saved.result())
             known_ids -= replaces.capture_ids
             if replaces.more:
                 with self._phase("scan"):
@@ -273,12 +273,13 @@ class _Ingest:
         ours = pa.array([i in plans for i in index["split_id"].to_pylist()], pa.bool_())
         index = index.filter(ours)
         tables = _tables(options)
-        with_tls = bool(options.keylog) or any(s.about.with_secrets for s in new)
+        options, with_tls = with_secrets(options, new)
         newest_ns = max(s.about.ts_tail_ns or 0 for s in new)
         if replaces is None:
             going_on = self._resumed(saved.result(), index, with_tls, newest_ns)
             superseded = going_on.superseded
-            if min(s.about.ts_first_ns or 0 for s in new) < self.known_until * 1000 - LATE_NS:
+            first_ns = min((s.about.ts_first_ns for s in new if s.about.ts_first_ns is not None), default=newest_ns)
+            if first_ns < self.known_until * 1000 - LATE_NS:
                 joined = {*going_on.late, *(header.uid for header in going_on.headers)}
                 going_on.late += late_parts(writer, options.sensor, index, joined)
             self.summary.late.extend(going_on.told)
@@ -297,6 +298,8 @@ class _Ingest:
         self._tell("decode", captures)
         with self._phase("decode"):
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
+            if self.summary.bytes > COLLECT_BYTES:
+                begun.result()  # from here on this number is taken, whatever happens to what is staged under it
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         self._tell("write", captures)
         with self._phase("write"):
@@ -416,6 +419,13 @@ class _Ingest:
         begun = time.perf_counter()
         yield
         self.summary.seconds[name] = self.summary.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def with_secrets(options: Options, new: Sequence[Scanned]) -> tuple[Options, bool]:
+    """TLS secrets at the head of a file hold for all files; and whether there are any, here or further inside."""
+    logs = [options.keylog, *(s.about.secrets.encode("latin-1") for s in new)]
+    options = replace(options, keylog=b"\n".join(log for log in logs if log))
+    return options, bool(options.keylog) or any(s.about.with_secrets for s in new)
 
 
 def _tables(options: Options) -> list[str]:

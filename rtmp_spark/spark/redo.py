@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from rtmp_spark.capture.connection import endpoint
 from rtmp_spark.codec.errors import UserError
 
-from .flow_state import readable
+from .flow_state import SavedFlow, readable
 from .lake import Writer
 from .ledger import Superseded
 from .paths import CaptureFile, list_captures
 from .plan import Scanned
-from .resumed import saved_flows
 from .tables import literal
 
 
@@ -29,7 +28,9 @@ class Redo:
     superseded: list[Superseded] = field(default_factory=list)
 
 
-def redo(writer: Writer, scanned: Iterable[Scanned], keys: Mapping[bytes, int], sensor: str) -> Redo:
+def redo(
+    writer: Writer, scanned: Iterable[Scanned], keys: Mapping[bytes, int], sensor: str, saved: Iterable[SavedFlow]
+) -> Redo:
     here = f"sensor = {literal(sensor)}"
     ledger = writer.table("captures").where(here).select("capture_id", "path").toArrow().to_pylist()
     paths = {row["capture_id"]: row["path"] for row in ledger if row["capture_id"] is not None}
@@ -69,9 +70,7 @@ def redo(writer: Writer, scanned: Iterable[Scanned], keys: Mapping[bytes, int], 
                 ) from None
     found.superseded = [Superseded(uid) for uid in sorted(uids)]
     found.superseded += [Superseded(c, tables=("captures",)) for c in sorted(found.capture_ids)]
-    flows, useless = readable(saved_flows(writer, sensor))
-    for header, _ in flows:
+    for header, _ in readable(saved)[0]:
         if not header.has_rows and found.capture_ids.intersection(header.files.values()):
-            useless.append(header.uid)
-    found.superseded += [Superseded(uid, tables=("open_flows",)) for uid in useless]
+            found.superseded.append(Superseded(header.uid, tables=("open_flows",)))
     return found

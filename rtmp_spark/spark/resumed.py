@@ -56,6 +56,8 @@ class Resumed:
 
 def saved_flows(writer: Writer, sensor: str) -> list[SavedFlow]:
     """Rows of `open_flows` as `resumed` takes them."""
+    if writer.is_new:
+        return []
     columns = ("uid", "state_version", "state")
     rows = writer.table("open_flows").where(f"sensor = {literal(sensor)}").select(*columns).toArrow()
     return list(zip(*(rows[name].to_pylist() for name in columns)))

@@ -1,7 +1,7 @@
 """The first pass: which packets of which connections stand where in a capture, and what the file is.
 
 One byte range (or one whole file) in, two things out: what the range tells about its file (packets, times, hash
-leaves, damage), and an index of its TCP packets, grouped by a hash of their endpoints, about half a percent of
+leaves, damage), and an index of its TCP packets, grouped by a hash of their endpoints, at most a thousandth of
 the input. No payload leaves. The second pass (decode.py) reads only the packets of its own connections.
 
 A file that is not a plain classic pcap, or whose ranges do not fit together, is scanned whole and carries no
@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
-from rtmp_spark.capture.files import Capture, open_capture, read_range
+from rtmp_spark.capture.files import FIRST_WINDOW_BYTES, Capture, open_capture, read_range
 from rtmp_spark.capture.flows import group as group_flows
+from rtmp_spark.capture.keylog import tls_secrets
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, byte_order_of, parse_header
 from rtmp_spark.capture.recording import BLOCK_BYTES, TreeHash
@@ -94,6 +95,7 @@ class About:
     leaves: list[str] = field(default_factory=list)  # of the blocks that start in it
     capture_id: str | None = None  # whole files only
     with_secrets: bool = False  # of TLS; whole files only
+    secrets: str = field(default="", repr=False)  # those at its head, as a key log: they hold for all files
     status: str = "ok"
     error_code: str | None = None
     error_hint: str | None = None
@@ -307,6 +309,11 @@ def _scan_whole(file: BinaryIO, about: About, index: FlowIndex) -> None:
         index.add(dissector.segments(block), None)
     about.capture_id = tree.result()
     describe(about, capture)
+    if about.with_secrets:
+        file.seek(0)
+        head = open_capture(file, window_bytes=FIRST_WINDOW_BYTES)
+        head.first_ts_ns()
+        about.secrets = tls_secrets(head.decryption_secrets).decode("latin-1")
     _about_dissector(about, dissector)
     about.problems += [_problem(p) for p in dissector.take_problems()]
 

@@ -13,6 +13,7 @@ import uuid
 import zlib
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rtmp_spark.codec.errors import UserError
@@ -33,12 +34,8 @@ def new_lake(spark: SparkSession, directory: Path) -> None:
         create_tables(spark, path)
         Ledger(spark, path).create()
         return
-    for name in TABLES:
+    for name in (*TABLES, LEDGER):
         _copy(template / name, directory / name)
-    growing = directory / f"{LEDGER}.new"
-    shutil.rmtree(growing, ignore_errors=True)
-    _copy(template / LEDGER, growing)
-    growing.rename(directory / LEDGER)
 
 
 def _template(spark: SparkSession) -> Path | None:
@@ -53,16 +50,19 @@ def _template(spark: SparkSession) -> Path | None:
             create_tables(spark, str(growing))
             Ledger(spark, str(growing)).create()
             growing.rename(template)
-        except OSError:  # somebody else was quicker, or there is no room
+        except (OSError, PySparkException):  # somebody else was quicker, or there is no room
             shutil.rmtree(growing, ignore_errors=True)
     return template if template.is_dir() else None
 
 
 def _copy(table: Path, target: Path) -> None:
-    """The log of an empty table under a new id. Checksum files of Hadoop would not fit any more and stay behind."""
+    """The log of an empty table under a new id, whole or not at all; Hadoop's checksum files would not fit any more."""
     fresh = str(uuid.uuid4())
-    log = target / "_delta_log"
+    growing = target.with_name(f"_{target.name}.new")
+    shutil.rmtree(growing, ignore_errors=True)
+    log = growing / "_delta_log"
     log.mkdir(parents=True)
     for file in sorted((table / "_delta_log").iterdir()):
         if file.is_file() and not file.name.startswith("."):
             (log / file.name).write_text(_ID.sub(fresh, file.read_text(), count=1))
+    growing.rename(target)

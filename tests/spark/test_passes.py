@@ -18,6 +18,7 @@ from wrappings import write as written
 
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
+from rtmp_spark.capture.pcapng_writer import PcapngWriter
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
@@ -27,7 +28,7 @@ from rtmp_spark.spark.flow_state import STATE_VERSION
 from rtmp_spark.spark.ledger import Superseded
 from rtmp_spark.spark.passes import bound, reason, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
-from rtmp_spark.spark.pipeline import DECODED
+from rtmp_spark.spark.pipeline import DECODED, with_secrets
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
 from rtmp_spark.spark.resumed import resumed
 from rtmp_spark.spark.scan import FlowIndex, Split, as_problem, load, scan
@@ -68,7 +69,8 @@ class Tables:
         table = pa.table([pa.array(c, kind) for c, kind in zip(columns, kinds)], names)
         saved = [(r["uid"], r["state_version"], r["state"]) for r in self.rows["open_flows"]]
         newest_ns = max(s.about.ts_tail_ns or 0 for s in scanned)
-        going_on = resumed(saved, table, bool(self.options.keylog), newest_ns)
+        options, with_tls = with_secrets(self.options, scanned)
+        going_on = resumed(saved, table, with_tls, newest_ns)
         superseded = going_on.superseded
         self.outdated += going_on.outdated
         self.resumed += sum(header.has_rows for header in going_on.headers)
@@ -87,7 +89,7 @@ class Tables:
             pieces = list(found.values())
             states = [packed for g, own in going_on_in.items() if assigned.of_group[g] == bucket for packed in own]
             plans_of = list({p.split.file for p in pieces})
-            for blobs, account in decode(pieces, plans_of, self.options, DECODED, states, newest_ns):
+            for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns):
                 for name, blob in blobs.items():
                     made[name] += load(blob).to_pylist()
                 if account is not None:
@@ -386,6 +388,41 @@ def test_a_tunnel_inside_tls_over_several_connections(sample_pcaps: Path, tmp_pa
     for file in files:
         tables.ingest([file], buckets=4)
     assert expected["messages"] and difference(expected, tables.rows) == ""
+
+
+def test_secrets_at_the_head_of_another_file(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Whatever the buckets: not only those that read that file use them."""
+    with open_capture(sample_pcaps / "rtmps_tls13_secrets_inside.pcapng") as capture:
+        encrypted = list(capture)
+    paths = [tmp_path / "secrets.pcapng", tmp_path / "encrypted.pcapng"]
+    others = (open_capture(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), encrypted)
+    for path, blocks in zip(paths, others):
+        with path.open("wb") as file:
+            writer = PcapngWriter(file, "test")
+            if path is paths[0]:
+                for kind, secrets in capture.decryption_secrets:
+                    writer.write_secrets(kind, secrets)
+            for block in blocks:
+                for i in range(len(block)):
+                    data = block.packet(i)
+                    writer.write(int(block.ts_ns[i]), data, len(data), int(block.link_type[i]))
+    expected = sequential(paths)
+    assert len(expected["connections"]) == 2
+    for buckets in (1, 2, 8):
+        tables = Tables()
+        tables.ingest(paths, buckets=buckets)
+        assert difference(expected, tables.rows) == ""
+
+
+def test_saved_connections_of_two_sensors_are_two(sample_pcaps: Path, tmp_path: Path) -> None:
+    """A handshake alone gives no rows, so nothing but its endpoints and its sensor tells whose it is."""
+    (begun, _) = cut_file(sample_pcaps / "ffmpeg_publish_h264_aac.pcap", tmp_path, [3])
+    uids = set()
+    for sensor in ("a", "b"):
+        tables = Tables(replace(OPTIONS, sensor=sensor))
+        tables.ingest([begun])
+        uids.update(row["uid"] for row in tables.rows["open_flows"])
+    assert len(uids) == 2
 
 
 def test_the_reason_is_what_a_person_can_mend() -> None:
