@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
 
 from .decode import Options, Piece, SplitPlan, account_of, decode
@@ -230,9 +231,10 @@ class Decoder:
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
                 parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns)
-                for blobs, account in parts:
-                    row = {"bucket": bucket, "account": account, **blobs}
-                    yield pa.RecordBatch.from_pylist([row], schema)
+                with rare_collections():
+                    for blobs, account in parts:
+                        row = {"bucket": bucket, "account": account, **blobs}
+                        yield pa.RecordBatch.from_pylist([row], schema)
 
         return run
 
