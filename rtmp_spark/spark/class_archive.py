@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .jars import cache_directory, check_java
+from .jars import cache_directory, check_java, delta_jars
 
 VARIABLE = "RTMP_SPARK_CLASS_ARCHIVE"
 KEPT = 3  # archives: of other Java versions, other environments
@@ -41,6 +41,14 @@ def java_options(jars: list[Path]) -> list[str]:
     with suppress(OSError):
         os.utime(archive)  # in use
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def make_now() -> None:
+    """Make the archive and wait for it: for who will start many sessions."""
+    from .session import local_settings
+
+    local_settings(small=True)  # chooses the Java
+    make(str(_path(delta_jars())))
 
 
 def forget(jars: list[Path]) -> None:
@@ -72,7 +80,6 @@ def _make_later(archive: Path) -> None:
     with suppress(OSError):
         subprocess.Popen(
             [sys.executable, "-c", run],
-            env=os.environ | {VARIABLE: "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -92,9 +99,10 @@ def make(name: str) -> None:
         if _is_whole(archive):
             return
         growing = archive.with_suffix(".growing")
-        run = f"from rtmp_spark.spark.class_archive import warm_up; warm_up({str(growing)!r})"
+        run = [sys.executable, "-c", f"from rtmp_spark.spark.class_archive import warm_up; warm_up({str(growing)!r})"]
+        without = os.environ | {VARIABLE: "0"}
         try:
-            subprocess.run([sys.executable, "-c", run], capture_output=True, timeout=_SECONDS, check=False)
+            subprocess.run(run, env=without, capture_output=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return  # another day, on a quieter machine
         if growing.exists() and growing.stat().st_size:

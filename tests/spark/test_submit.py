@@ -89,7 +89,7 @@ def test_a_recording_in_two_ingests(sample_pcaps: Path, tmp_path: Path, package:
     """The second resumes, on executors, what the first saved."""
     files = [str(path) for path in sorted(sample_pcaps.glob("rotated_*_0?.pcap"))]
     lake = tmp_path / "lake"
-    submit("ingest.py", package, python, files[0], "--lake", str(lake))
+    submit("ingest.py", package, python, files[0], "--lake", str(lake), master="local[1]")
     submit("ingest.py", package, python, *files[1:], "--lake", str(lake))
     wanted = expected(files)
     assert len(wanted["connections"]) == 1 and wanted["messages"]
