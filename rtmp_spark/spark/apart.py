@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from .flow_state import header_of
 from .scan import GROUPS, load
+from .sets import Sets
 
 
 def apart(index: pa.Table, file_of_split: Mapping[int, int]) -> pa.Table:
@@ -56,15 +57,9 @@ def at_home(states: Mapping[int, Sequence[bytes]], index: pa.Table) -> dict[int,
 
 def _joined(files: Iterable[int], pairs: Iterable[Sequence[int]]) -> dict[int, int]:
     """Each file with the number of its part."""
-    parent = {file: file for file in files}
-
-    def root(file: int) -> int:
-        while parent[file] != file:
-            parent[file] = parent[parent[file]]
-            file = parent[file]
-        return file
-
+    files = list(files)
+    sets = Sets(files)
     for a, b in pairs:
-        parent[root(b)] = root(a)
+        sets.join(a, b)
     numbers: dict[int, int] = {}
-    return {file: numbers.setdefault(root(file), len(numbers)) for file in parent}
+    return {file: numbers.setdefault(sets.root(file), len(numbers)) for file in files}

@@ -14,6 +14,7 @@ from heapq import heapreplace
 from .decode import FilePlan, SplitPlan
 from .paths import CaptureFile
 from .scan import About, Split, fits, is_plain_pcap, joined, unreadable
+from .sets import Sets
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
@@ -142,29 +143,22 @@ def assign(
     rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # full ones, so that no core waits for the last bucket
     count = max(1, min(len(weights), rounds * cores))
     most = total // count + 1
-    parent = {g: g for g in weights}
-
-    def root(group: int) -> int:
-        while parent[group] != group:
-            parent[group] = parent[parent[group]]
-            group = parent[group]
-        return group
-
+    sets = Sets(weights)
     load = dict(weights)
-    for limit, sets in ((total, bound), (most, together), (most // 4, near)):
-        for groups in sets:
-            roots = sorted({root(g) for g in groups})
+    for limit, wanted in ((total, bound), (most, together), (most // 4, near)):
+        for groups in wanted:
+            roots = sorted({sets.root(g) for g in groups})
             if len(roots) > 1 and sum(load[r] for r in roots) <= limit:
                 for other in roots[1:]:
-                    parent[other] = roots[0]
+                    sets.join(roots[0], other)
                     load[roots[0]] += load[other]
     buckets = Buckets(count=count)
     filled = [(0, bucket) for bucket in range(count)]
     place: dict[int, int] = {}
-    for top in sorted({root(g) for g in weights}, key=lambda r: (-load[r], r)):
+    for top in sorted({sets.root(g) for g in weights}, key=lambda r: (-load[r], r)):
         weight, lightest = filled[0]
         place[top] = lightest
         heapreplace(filled, (weight + load[top], lightest))
     for group in weights:
-        buckets.of_group[group] = place[root(group)]
+        buckets.of_group[group] = place[sets.root(group)]
     return buckets

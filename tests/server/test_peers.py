@@ -299,7 +299,7 @@ def test_our_client_and_node_media_server(programs: Programs, tmp_path: Path) ->
     ports += ["--https-port", str(free_port()), "--data-path", str(tmp_path)]
     server = programs.start(*command, "-b", "127.0.0.1", *ports, "--no-admin")
     if not await_listener(port):
-        pytest.skip("Node-Media-Server did not start")
+        pytest.fail("Node-Media-Server did not start")
     media = Synthetic(seconds=2.5, gop=12)
     got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
     programs.end(server, 0.1)
@@ -322,7 +322,7 @@ def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
     )
     server = programs.start("nginx", "-c", configuration, "-p", tmp_path)
     if not await_listener(port):
-        pytest.skip(f"nginx did not start: {(tmp_path / 'e.log').read_text()[-300:]}")
+        pytest.fail(f"nginx did not start: {(tmp_path / 'e.log').read_text()[-300:]}")
     media = Synthetic(seconds=2.5, gop=12)
     got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
     programs.end(server, 0.1)
