@@ -10,6 +10,7 @@ import pytest
 from rtmp_spark import cli
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.commands import completion
+from rtmp_spark.schema import TABLES
 
 ASK = """
 source /dev/stdin <<'SCRIPT'
@@ -39,6 +40,7 @@ def completed(*words: str) -> list[str]:
         (("rtmp-spark", "check", "--fail-on", ""), ["error", "warning", "info"]),
         (("rtmp-spark", "completion", ""), ["bash", "zsh"]),
         (("rtmp-spark", "publish", "--fault", "CHUNK_SIZE_N"), ["CHUNK_SIZE_NOT_APPLIED"]),
+        (("rtmp-spark", "inspect", "--table", "conn"), ["connections"]),
         (("rtmp-spark", "no-such-command", ""), []),
     ],
 )
@@ -49,6 +51,11 @@ def test_the_tab_key(words: tuple[str, ...], expected: list[str]) -> None:
 def test_every_command_and_every_rule_is_offered() -> None:
     assert set(cli.installed_commands()) <= set(completed("rtmp-spark", ""))
     assert completed("rtmp-spark", "explain", "") == list(ViolationCode.__members__)
+
+
+def test_every_table_of_a_capture_is_offered() -> None:
+    offered = completed("rtmp-spark", "inspect", "--table", "")
+    assert sorted(offered) == sorted(TABLES.keys() - {"open_flows"})  # a lake's own
 
 
 def test_zsh_is_told_to_read_bash(capsys: pytest.CaptureFixture[str]) -> None:

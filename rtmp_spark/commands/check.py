@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.vectors is not None:
-        return check_vectors(args.vectors, args.decoder)
+        return check_vectors(args.vectors, args.decoder, args.quiet)
     if args.decoder is not None:
         raise UserError("--decoder goes with --vectors.", "Add --vectors.")
     if bool(args.paths) == bool(args.lake):
@@ -55,19 +55,26 @@ def run(args: argparse.Namespace) -> int:
     return check_findings(args)
 
 
-def check_vectors(directory: str, decoder: str | None) -> int:
+def check_vectors(directory: str, decoder: str | None, quiet: bool) -> int:
+    from rtmp_spark.commands.progress import ProgressLine
     from rtmp_spark.vectors import BUNDLED
-    from rtmp_spark.vectors.run import run_directory
+    from rtmp_spark.vectors.run import run_directory, vector_files
 
+    where = Path(directory) if directory else BUNDLED
+    count = len(vector_files(where))
+    progress = ProgressLine(quiet)
     passed = failed = skipped = 0
-    for name, failures, left_out in run_directory(Path(directory) if directory else BUNDLED, decoder):
+    for number, (name, failures, left_out) in enumerate(run_directory(where, decoder), 1):
+        progress.show(f"{number} of {count} vectors")
         if left_out:
             skipped += 1
         elif failures:
             failed += 1
+            progress.done()
             print(f"FAIL {name}: {failures[0]}")
         else:
             passed += 1
+    progress.done()
     if skipped:
         print(f"{skipped} skipped: the decoder does not do them")
     print(f"{passed} passed, {failed} failed")
@@ -137,11 +144,12 @@ def _baseline(path: str | None) -> set[tuple[Any, ...]]:
 
 def _of_captures(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]], int]:
     from rtmp_spark.capture.recording import Recording
-    from rtmp_spark.commands.inspect_output import json_rows, progress_for
+    from rtmp_spark.commands.inspect_output import json_rows
+    from rtmp_spark.commands.progress import BytesRead
     from rtmp_spark.commands.recording_options import check_paths, exit_code, make_settings, tell_problems
 
     paths = check_paths(args.paths)
-    progress = progress_for(paths, args.quiet)
+    progress = BytesRead(paths, args.quiet)
     recording = Recording(paths, make_settings(args), _TABLES, progress=progress)
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
     for table, batch in recording.batches():

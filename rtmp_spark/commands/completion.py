@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def script() -> str:
     from rtmp_relay import faults
     from rtmp_spark.cli import command_parser, installed_commands
+    from rtmp_spark.commands.inspect import table_names
 
     names = installed_commands()
     values = [f"        explain:explain) words='{' '.join(ViolationCode.__members__)}' ;;"]
@@ -63,6 +64,8 @@ def script() -> str:
                 choices = ["help", *(code.value for code in faults.CATALOGUE)]
             elif set(longest) & set(_TAKES_CODE):
                 choices = list(ViolationCode.__members__)
+            elif "--table" in longest:
+                choices = list(table_names())
             if choices:
                 after = longest or [name]
                 values += [f"        {name}:{word}) words='{' '.join(choices)}' ;;" for word in after]

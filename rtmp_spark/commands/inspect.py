@@ -27,13 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter_arguments(parser)
 
 
+def table_names() -> tuple[str, ...]:
+    from rtmp_spark.capture.recording import ALL_TABLES
+
+    return (*ALL_TABLES, "deliveries", "payloads")
+
+
 def run(args: argparse.Namespace) -> int:
-    from rtmp_spark.capture.recording import ALL_TABLES, Recording
+    from rtmp_spark.capture.recording import Recording
     from rtmp_spark.commands import inspect_output
+    from rtmp_spark.commands.progress import BytesRead
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
-    known = (*ALL_TABLES, "deliveries", "payloads")
+    known = table_names()
     tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:
         if args.table not in known:
@@ -42,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     elif not args.json:
         tables = inspect_output.SCREEN_TABLES
     paths = check_paths(args.paths)
-    progress = inspect_output.progress_for(paths, args.quiet)
+    progress = BytesRead(paths, args.quiet)
     screen = None
     if args.table is None and not args.json:
         screen = inspect_output.Screen()

@@ -12,7 +12,6 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, TextIO
 
@@ -113,52 +112,6 @@ def print_table(batches: Iterable[Batch], out: TextIO) -> None:
             cells = (_cell(row[name]).ljust(width) for name, width in zip(names, widths))
             out.write("  ".join(cells).rstrip() + "\n")
         out.flush()
-
-
-# -- progress -----------------------------------------------------------------------------------------------------
-
-
-class ProgressLine:
-    """One line on the terminal for large input; silent elsewhere."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._shown = False
-        self._before = 0
-        self._file = 0
-        self._last = 0
-        self._next = 0.0
-
-    def __call__(self, done: int, file_no: int) -> None:
-        if file_no != self._file:
-            self._before, self._file = self._before + self._last, file_no
-        self._last = done
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + 0.2
-        share = f" ({min((self._before + done) / self._total, 1):.0%})" if self._total else ""
-        sys.stderr.write(f"\r{(self._before + done) / 1e6:,.0f} MB read{share} ")
-        sys.stderr.flush()
-        self._shown = True
-
-    def done(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r" + " " * 40 + "\r")
-            self._shown = False
-
-
-class NoProgress(ProgressLine):
-    def __call__(self, done: int, file_no: int) -> None:
-        pass
-
-
-def progress_for(paths: list[str], quiet: bool = False) -> ProgressLine:
-    sizes = [Path(path).stat().st_size for path in paths if path != "-"]
-    large = not sizes or sum(sizes) > 32 << 20
-    if large and not quiet and sys.stderr.isatty():
-        return ProgressLine(0 if any(path.endswith((".gz", ".zst")) for path in paths) else sum(sizes))
-    return NoProgress(0)
 
 
 # -- the screen -----------------------------------------------------------------------------------------------------

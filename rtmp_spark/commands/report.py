@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_captures(args: argparse.Namespace, target: Path) -> int:
-    from rtmp_spark.commands.inspect_output import progress_for
+    from rtmp_spark.commands.progress import BytesRead
     from rtmp_spark.report.page import pieces
     from rtmp_spark.report.source import DRAWN_COLUMNS, CaptureTables
 
     paths = check_paths(args.paths)
-    progress = progress_for(paths, args.quiet)
+    progress = BytesRead(paths, args.quiet)
     tables = CaptureTables(paths, make_settings(args), columns=DRAWN_COLUMNS, progress=progress)
     progress.done()
     tell_problems(tables.recording.files)

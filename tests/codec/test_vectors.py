@@ -164,6 +164,24 @@ def test_the_command_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
+    ("terminal", "words", "told"),
+    [(True, [], "\r1 of 1 vectors \r               \r"), (True, ["--quiet"], ""), (False, [], "")],
+)
+def test_progress_is_for_who_watches(
+    terminal: bool,
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written(tmp_path, EMPTY_AUDIO, "good")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert main(["check", "--vectors", str(tmp_path), *words]) == 0
+    assert capsys.readouterr() == ("1 passed, 0 failed\n", told)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["check"],
