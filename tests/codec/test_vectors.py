@@ -165,7 +165,7 @@ def test_the_command_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("terminal", "words", "told"),
-    [(True, [], "\r1 of 1 vectors \r               \r"), (True, ["--quiet"], ""), (False, [], "")],
+    [(True, [], "\r1 of 1 vectors \r              \r"), (True, ["--quiet"], ""), (False, [], "")],
 )
 def test_progress_is_for_who_watches(
     terminal: bool,
