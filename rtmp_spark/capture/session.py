@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rtmp_spark.capture.facts import (
     FRAME_MASK,
+    Arguments,
     CommandFact,
     ConflictFact,
     ControlFact,
@@ -291,14 +292,25 @@ class Session:
     def command_row(self, exchange: Exchange) -> Row:
         """The row of the table `commands`, without secrets."""
         _, fact, response_to, response_ms, level, code, description = exchange
-        redacted = self._redactor.arguments(fact.name, fact.args, self.known_secrets)
-        if description is not None:
-            description = self._redactor.text(description, self.known_secrets)
+        args_json, description = self._without_secrets(fact, description)
         return (
             fact.msg_no, fact.ts, fact.frame & FRAME_MASK, fact.stream_id, fact.type_id, fact.name,
-            fact.transaction_id, fact.amf_version, json.dumps(redacted, ensure_ascii=False, separators=(",", ":")),
-            response_to, response_ms, level, code, description,
+            fact.transaction_id, fact.amf_version, args_json, response_to, response_ms, level, code, description,
         )  # fmt: skip
+
+    def _without_secrets(self, fact: CommandFact, description: str | None) -> tuple[str, str | None]:
+        """Arguments and description; commands of the same bytes share them where the same secrets are known."""
+        redactor, known, args = self._redactor, self.known_secrets, fact.args
+        notes = args.notes if type(args) is Arguments else {}
+        noted = notes.get(Session)
+        if noted is not None and noted[0] is redactor and noted[1] == known:
+            return noted[2], noted[3]
+        redacted = redactor.arguments(fact.name, args, known)
+        if description is not None:
+            description = redactor.text(description, known)
+        args_json = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
+        notes[Session] = redactor, frozenset(known), args_json, description
+        return args_json, description
 
     def _request(self, direction: str, fact: CommandFact) -> None:
         name, args = fact.name, fact.args

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from rtmp_spark.capture.facts import Arguments, CommandFact
 from rtmp_spark.capture.redact import KEY_VARIABLE, Redactor, load_key
+from rtmp_spark.capture.session import Session
 
 
 def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
@@ -73,3 +76,23 @@ def test_a_name_behind_its_application_at_the_end_of_a_sentence() -> None:
     for text in ("Playing live/secret.", "Playing secret.", "live/secret is gone", "secret: gone"):
         assert "secret" not in redactor.text(text, known), text
     assert redactor.text("Playing live/other.", known) == "Playing live/other."
+
+
+def test_bytes_that_connections_share_are_secret_where_their_own_name_is_in_them() -> None:
+    words = "show1 is on"
+    answer = Arguments([None, {"code": "NetStream.Publish.Start", "description": words}])
+
+    def told(redactor: Redactor, name: str) -> str:
+        session = Session(redactor)
+        session.notable("c2s", CommandFact(1, 1, 1, 1, 1, 20, "publish", 3.0, 0, [None, name]))
+        session.notable("s2c", CommandFact(2, 1, 2, 2, 1, 20, "onStatus", 0.0, 0, answer))
+        (row,) = session.commands["s2c"]
+        assert json.loads(row[8])[1]["description"] == row[13]
+        return str(row[13])
+
+    one, other, open_ = Redactor(b"k1"), Redactor(b"k2"), Redactor(None)
+    for _ in range(2):
+        for redactor in (one, other):
+            assert told(redactor, "show1") == told(redactor, "show1") == f"{redactor.token('show1')} is on"
+            assert told(redactor, "show2") == words
+        assert told(open_, "show1") == words
