@@ -8,8 +8,8 @@ packets recorded out of order give the same connection.
 from __future__ import annotations
 
 import ipaddress
-import json
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from rtmp_spark.capture.items import FRAME_BITS, Closed, End, Item
@@ -17,7 +17,7 @@ from rtmp_spark.capture.packet import ACK, FIN, RST, SYN
 from rtmp_spark.capture.stream import MASK, Stream, distance
 from rtmp_spark.codec.errors import CaptureError
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so long (TIME_WAIT)
 SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
 BRIEF_NS = 240_000_000_000  # and one that said nothing yet (RFC 5382 5, REQ-5: partially open connections)
@@ -311,26 +311,22 @@ class Connection:
 
     # The state as a value
 
-    def state(self) -> bytes:
+    def state(self) -> list[Any]:
         """Everything needed to go on in another process; take it between two feeds, before `finish`."""
-        values = {name: getattr(self, name) for name in _KEPT}
-        values["key"] = self.key.hex()
-        values["version"] = STATE_VERSION
-        values["sides"] = [side.state() for side in self.sides]
-        return json.dumps(values, separators=(",", ":")).encode()
+        return [STATE_VERSION, self.key.hex(), *_kept(self), *(side.state() for side in self.sides)]
 
     @classmethod
-    def resume(cls, state: bytes, number: int) -> Connection:
+    def resume(cls, state: list[Any], number: int) -> Connection:
         try:
-            values = json.loads(state)
-            if values["version"] != STATE_VERSION:
-                raise ValueError(f"version {values['version']}")
-            connection = cls(bytes.fromhex(values["key"]), number)
-            for name in _KEPT:
-                setattr(connection, name, values[name])
-            for side, saved in zip(connection.sides, values["sides"], strict=True):
+            version, key, *kept, low, high = state
+            if version != STATE_VERSION:
+                raise ValueError(f"version {version}")
+            connection = cls(bytes.fromhex(key), number)
+            for name, value in zip(_KEPT, kept, strict=True):
+                setattr(connection, name, value)
+            for side, saved in zip(connection.sides, (low, high)):
                 side.restore(saved)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             detail = f"the saved state of a connection cannot be used: {error}"
             raise CaptureError(None, detail, "ingest again with --redo") from None
         return connection
@@ -352,3 +348,4 @@ _KEPT = (
     "frame_last",
     "vlan",
 )
+_kept = attrgetter(*_KEPT)

@@ -13,6 +13,7 @@ import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,12 +74,14 @@ _PLACES = (
     "ts_last_ns",
     "frame_last",
 )
+_NUMBERS = (*_COUNTERS, *_PLACES)
+_numbers = attrgetter(*_NUMBERS)
 
 
 class Stream:
     """What one side sent."""
 
-    __slots__ = (*_COUNTERS, *_PLACES, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons")
+    __slots__ = (*_NUMBERS, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons")
 
     def __init__(self, connection: Connection, side: int) -> None:
         self.connection = connection
@@ -424,20 +427,18 @@ class Stream:
         self.held, self.ready, self.history = [], [], b""
         del self.connection
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> list[Any]:
         """Plain data to go on from; whatever is ready must have been flushed."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_PLACES)}
-        values["held"] = [(o, e, None if d is None else _text(d), f, t) for o, e, d, f, t in self.held]
-        values["history"] = _text(self.history)
-        values["skipped_reasons"] = dict(self.skipped_reasons or {})
-        return values
+        held = [(o, e, None if d is None else _text(d), f, t) for o, e, d, f, t in self.held]
+        return [*_numbers(self), dict(self.skipped_reasons or {}), held, _text(self.history)]
 
-    def restore(self, values: dict[str, Any]) -> None:
-        for name in (*_COUNTERS, *_PLACES):
-            setattr(self, name, values[name])
-        self._restore_held(values["held"])
-        self.history = base64.b64decode(values["history"])
-        self.skipped_reasons = Counter(values["skipped_reasons"]) or None
+    def restore(self, values: list[Any]) -> None:
+        *numbers, reasons, held, history = values
+        for name, value in zip(_NUMBERS, numbers, strict=True):
+            setattr(self, name, value)
+        self._restore_held(held)
+        self.history = base64.b64decode(history)
+        self.skipped_reasons = Counter(reasons) or None
 
     def _restore_held(self, pieces: Iterable[tuple[int, int, str | None, int, int]]) -> None:
         for offset, end, data, frame, ts_ns in pieces:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ class Reassembler:
     def connections(self) -> Iterable[Connection]:
         return self._open.values()
 
-    def resume(self, state: bytes) -> Connection:
+    def resume(self, state: list[Any]) -> Connection:
         """Go on with a connection that was saved; before its packets are fed."""
         connection = Connection.resume(state, self._numbers)
         self._numbers += 1

@@ -137,7 +137,7 @@ class BucketRecording(Recording):
             self._resume(header, state)
 
     def _resume(self, header: OpenFlow, state: dict[str, Any]) -> None:
-        connection = self._reassembler.resume(state["connection"].encode())
+        connection = self._reassembler.resume(state["connection"])
         conversation = restore(state, connection, self.settings, self._tunnels)
         if conversation is not None:
             connection.tag = conversation

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rtmp_spark.capture.rtmpt import Tunnels
     from rtmp_spark.capture.settings import Settings
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 SavedFlow = tuple[str, int, bytes]  # a row of `open_flows`: uid, version, state
 CONNECTION_TABLES = ("connections", "handshakes", "streams", "findings", "intervals")
 _FACTS = {
@@ -99,7 +99,7 @@ def save(connection: Connection) -> dict[str, Any]:
     """The state of a connection between two windows, its conversation included."""
     conversation = connection.tag
     return {
-        "connection": connection.state().decode(),
+        "connection": connection.state(),
         "conversation": None if conversation is None else _save(conversation),
     }
 
@@ -181,13 +181,14 @@ def _restore(saved: dict[str, Any], connection: Connection, settings: Settings, 
 
 
 def _plain_facts(facts: Facts) -> dict[str, Any]:
-    return {name: plain(getattr(facts, name)) for name in Facts.__slots__}
+    """What was told since the last time: mostly nothing."""
+    return {name: plain(value) for name in Facts.__slots__ if (value := getattr(facts, name))}
 
 
 def _made_facts(saved: dict[str, Any]) -> Facts:
     facts = Facts()
-    for name in Facts.__slots__:
-        setattr(facts, name, made(saved[name]))
+    for name, value in saved.items():
+        setattr(facts, name, made(value))
     return facts
 
 

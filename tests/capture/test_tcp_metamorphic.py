@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,10 +50,7 @@ def facts(result: Result) -> list[tuple[object, ...]]:
             [direction.holes for direction in talk.directions],
             [[(c.offset, c.crc_first, c.crc_second) for c in direction.conflicts] for direction in talk.directions],
             [direction.places for direction in talk.directions],
-            [
-                {name: value for name, value in stream.state().items() if name not in ("held", "history")}
-                for stream in talk.connection.streams
-            ],
+            [stream.state()[:-2] for stream in talk.connection.streams],  # all but the bytes that it holds
         )
         for talk in result.talks
     ]  # fmt: skip
@@ -169,14 +168,14 @@ def by_ends_resumed(files: list[bytes]) -> dict[tuple[str, int, str, int], bytes
                     parts = stream.delivered_bytes + stream.duplicate_bytes + stream.conflict_bytes
                     assert stream.captured_bytes == parts + stream.skipped_bytes
 
-    states: list[bytes] = []
+    states: list[list[Any]] = []
     for number, data in enumerate(files):
         reassembler, dissector = Reassembler(), Dissector()
         for state in states:
             reassembler.resume(state)
         for block in open_capture(io.BytesIO(data), window_bytes=4000):
             keep(reassembler.feed(dissector.segments(block), number))
-        states = [connection.state() for connection in reassembler.connections]
+        states = [json.loads(json.dumps(connection.state())) for connection in reassembler.connections]
     keep(reassembler.finish())
     return found
 
@@ -206,7 +205,8 @@ def test_damaged_state_is_refused() -> None:
 
     good = Connection(bytes(36), 0).state()
     assert Connection.resume(good, 3).state() == good
-    for bad in (b"", b"{}", good[:-5], good.replace(b'"version":1', b'"version":99')):
+    version, *rest, side = good
+    for bad in ([], [version], good[:-1], [version + 98, *rest, side], [version, *rest, side[:-1]], [*good, side]):
         with pytest.raises(CaptureError):
             Connection.resume(bad, 0)
 
