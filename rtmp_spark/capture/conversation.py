@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from rtmp_spark.capture.causality import put_off_answers
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.direction import DirectionDecoder
@@ -437,10 +438,10 @@ class Conversation:
     def _fold(self, sink: RowSink, up_to: int | None) -> None:
         """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules."""
         self._notable.sort()
+        session, names = self.session, (self.direction_name(0), self.direction_name(1))
+        put_off_answers(self._notable, self._media_at, lambda number, fact: session.unasked(names[number], fact))
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
-        session = self.session
         told, judged = session.notable, None if self._judge is None else self._judge.notable
-        names = (self.direction_name(0), self.direction_name(1))
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
             # A fault goes before the media of its packet: it may say that a time there means nothing.

@@ -42,6 +42,7 @@ _MAX_STREAMS = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+_STARTS = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
 _BY_CHECKSUM = {
     None: "",
     True: "; the TCP checksum of the later packet is right: its sender sent it so",
@@ -274,7 +275,8 @@ class Session:
             self._request(direction, fact)
             self._redactor.learn(name, fact.args, self.known_secrets)
         if asked is not None:
-            response_to, response_ms = asked[0], (fact.ts - asked[1]) / 1000
+            response_to = asked[0]
+            response_ms = (fact.ts - asked[1]) / 1000 if fact.ts >= asked[1] else None  # else by two clocks
         if level == "error" or name == "_error":
             self._refusal(direction, fact, asked, code, description)
         if code in ("NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"):
@@ -348,6 +350,13 @@ class Session:
             waiting = self._stream_asked.setdefault(fact.stream_id, [])
             if len(waiting) < _MAX_PENDING:
                 waiting.append([fact.msg_no, fact.ts, name, fact.frame, False])
+
+    def unasked(self, direction: str, fact: CommandFact) -> bool:
+        """Whether it answers what nobody asked so far."""
+        if fact.name != "onStatus":
+            return (fact.transaction_id or 0.0) not in self._asked[OTHER_WAY[direction]]
+        level, code, _ = _status(fact.args)
+        return (level == "error" or code in _STARTS) and not any(self._stream_asked.values())
 
     def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
         """The command that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""

@@ -141,6 +141,10 @@ class Stream:
             return None
         return self.offset_of(self.acked_seq)
 
+    def acknowledged(self, seq: int, length: int) -> bool:
+        """Whether the receiver had these bytes by its own word, whenever they were recorded."""
+        return self.acked_seq is not None and length > 0 and distance(self.acked_seq, seq) >= length
+
     @property
     def settled(self) -> bool:
         """All of it was delivered and its receiver has acknowledged the FIN: nothing sent again can change anything."""

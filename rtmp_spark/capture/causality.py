@@ -1,0 +1,73 @@
+"""Answers that were recorded before what they answer.
+
+A tap for each direction with clocks of their own, or a network card with several queues, writes an answer down before
+its question. Who reads in the order of the recording then finds a command without an answer, and media that nobody
+asked for. Here such an answer, and all that its sender said after it, is put off until the question. Nothing else
+moves, and no recorded time is changed: what has no question nearby stays where it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+
+from rtmp_spark.capture.facts import CommandFact, Notable
+
+Placed = tuple[int, int, int, Notable]  # where it became known, direction, sequence, fact
+NEARBY_US = 2_000_000  # a question so much later is another one
+_STREAM_QUESTIONS = frozenset({"publish", "play", "play2"})
+_ANSWERS = frozenset({"_result", "_error", "onStatus"})
+
+
+def put_off_answers(
+    notable: list[Placed], media_at: list[list[int]], unasked: Callable[[int, CommandFact], bool]
+) -> None:
+    """`notable` and `media_at` of both directions in their order; `unasked` knows the questions before these."""
+    questions: dict[tuple[int, bool, float], deque[tuple[int, int]]] = {}
+    answers: list[tuple[int, int, CommandFact]] = []
+    for at, number, _, fact in notable:
+        if type(fact) is not CommandFact:
+            continue
+        if fact.name in _ANSWERS:
+            answers.append((at, number, fact))
+        elif (about := _question(fact)) is not None:
+            questions.setdefault((number, *about), deque()).append((at, fact.ts))
+    late: dict[int, dict[int, int]] = {}  # direction, where the answer is: where it belongs
+    for at, number, fact in answers if questions else ():
+        waiting = questions.get((1 - number, *_answered(fact)))
+        if waiting and waiting[0][1] - fact.ts <= NEARBY_US and unasked(number, fact):
+            asked_at = waiting.popleft()[0]
+            if asked_at > at:
+                late.setdefault(number, {})[at] = asked_at + 1
+    for number, belongs in late.items():
+        _put_off(notable, media_at[number], number, belongs)
+    if late:
+        notable.sort()
+
+
+def _put_off(notable: list[Placed], media_at: list[int], number: int, belongs: dict[int, int]) -> None:
+    until = 0
+    for index, (at, own, sequence, fact) in enumerate(notable):
+        if own == number:
+            until = max(until, belongs.get(at, 0))
+            if at < until:
+                notable[index] = until, own, sequence, fact
+    places = sorted(belongs)
+    until = passed = 0
+    for index in range(bisect_left(media_at, places[0]), len(media_at)):
+        while passed < len(places) and places[passed] <= media_at[index]:
+            until = max(until, belongs[places[passed]])
+            passed += 1
+        media_at[index] = max(media_at[index], until)
+
+
+def _question(fact: CommandFact) -> tuple[bool, float] | None:
+    """Whether it is about a stream, and its number or else that of the transaction."""
+    if fact.name in _STREAM_QUESTIONS:
+        return True, fact.stream_id
+    return (False, fact.transaction_id) if fact.transaction_id else None
+
+
+def _answered(fact: CommandFact) -> tuple[bool, float]:
+    return (True, fact.stream_id) if fact.name == "onStatus" else (False, fact.transaction_id or 0.0)
