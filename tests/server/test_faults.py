@@ -55,12 +55,15 @@ LOCAL = {
 
 def findings(path: Path) -> set[tuple[str, str, str]]:
     """(side, severity, code) of everything a validator says about a tap, read back from its packets."""
-    scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
+    pytest.importorskip("scapy", reason="scapy is not installed")
+    from scapy.layers.inet import IP, TCP
+    from scapy.utils import PcapReader
+
     said: list[str] = []
     validator = Validator(said.append, whole=False)
     numbers: dict[tuple[str, int], int] = {}
-    for packet in scapy.PcapReader(str(path)):
-        ip, tcp = packet[scapy.IP], packet[scapy.TCP]
+    for packet in PcapReader(str(path)):
+        ip, tcp = packet[IP], packet[TCP]
         from_client = tcp.dport == 1935
         client = (ip.src, tcp.sport) if from_client else (ip.dst, tcp.dport)
         if client not in numbers:

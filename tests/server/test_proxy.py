@@ -70,11 +70,14 @@ def test_a_connection_cut_in_the_handshake_is_a_refusal() -> None:
 
 
 def test_the_tap_of_a_proxy_holds_both_directions(tmp_path: Path) -> None:
-    scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
+    pytest.importorskip("scapy", reason="scapy is not installed")
+    from scapy.layers.inet import TCP
+    from scapy.utils import PcapReader
+
     tap = Tap(tmp_path / "t.pcap")
     asyncio.run(through(Weather(), (tap,)))
     tap.close()
-    segments = [packet[scapy.TCP] for packet in scapy.PcapReader(str(tmp_path / "t.pcap"))]
+    segments = [packet[TCP] for packet in PcapReader(str(tmp_path / "t.pcap"))]
     from_client = [segment for segment in segments if segment.sport == segments[0].sport]
     up = b"".join(bytes(segment.payload) for segment in from_client)
     assert up[0] == 3

@@ -12,7 +12,12 @@ from rtmp_relay.laboratory import record_clean
 from rtmp_relay.rewrite import rewrite_capture
 from rtmp_relay.tap import MSS, Tap
 
-scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
+pytest.importorskip("scapy", reason="scapy is not installed")
+
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.utils import rdpcap
 
 CLIENT, SERVER = ("192.0.2.7", 40001), ("198.51.100.9", 1935)
 CLIENT6, SERVER6 = ("2001:db8::7", 40001), ("2001:db8::9", 1935)
@@ -35,25 +40,25 @@ def test_every_header_is_what_scapy_would_have_written(
     tmp_path: Path, client: tuple[str, int], server: tuple[str, int]
 ) -> None:
     write(tmp_path / "t.pcap", client, server)
-    for packet in scapy.rdpcap(str(tmp_path / "t.pcap")):
+    for packet in rdpcap(str(tmp_path / "t.pcap")):
         again = packet.copy()
-        del again[scapy.TCP].chksum
-        if scapy.IP in again:
-            del again[scapy.IP].chksum
-            del again[scapy.IP].len
+        del again[TCP].chksum
+        if IP in again:
+            del again[IP].chksum
+            del again[IP].len
         else:
-            del again[scapy.IPv6].plen
-        assert bytes(scapy.Ether(bytes(again))) == bytes(packet)
-        assert len(packet[scapy.TCP].payload) <= MSS
+            del again[IPv6].plen
+        assert bytes(Ether(bytes(again))) == bytes(packet)
+        assert len(packet[TCP].payload) <= MSS
 
 
 def test_sequence_numbers_rebuild_both_directions(tmp_path: Path) -> None:
     up, down = write(tmp_path / "t.pcap", CLIENT, SERVER)
-    packets = scapy.rdpcap(str(tmp_path / "t.pcap"))
-    assert [str(p[scapy.TCP].flags) for p in packets[:3]] == ["S", "SA", "A"]
-    assert [str(p[scapy.TCP].flags) for p in packets[-3:]] == ["FA", "FA", "A"]
+    packets = rdpcap(str(tmp_path / "t.pcap"))
+    assert [str(p[TCP].flags) for p in packets[:3]] == ["S", "SA", "A"]
+    assert [str(p[TCP].flags) for p in packets[-3:]] == ["FA", "FA", "A"]
     for (address, _), expected in ((CLIENT, up), (SERVER, down)):
-        own = [p[scapy.TCP] for p in packets if p[scapy.IP].src == address]
+        own = [p[TCP] for p in packets if p[IP].src == address]
         first = own[0].seq + 1
         stream = b""
         for segment in own[1:]:
@@ -62,7 +67,7 @@ def test_sequence_numbers_rebuild_both_directions(tmp_path: Path) -> None:
                 stream += bytes(segment.payload)
         assert stream == expected
         # what the other side acknowledged in the end: the SYN, every byte, the FIN
-        last_ack = [p[scapy.TCP].ack for p in packets if p[scapy.IP].src != address][-1]
+        last_ack = [p[TCP].ack for p in packets if p[IP].src != address][-1]
         assert last_ack == (first + len(stream) + 1) & 0xFFFFFFFF
 
 
@@ -70,7 +75,7 @@ def test_times_are_kept_to_the_nanosecond(tmp_path: Path) -> None:
     write(tmp_path / "t.pcap", CLIENT, SERVER)
     data = (tmp_path / "t.pcap").read_bytes()
     assert data[:4] == bytes.fromhex("4d3cb2a1")  # little-endian magic of nanosecond pcap
-    times = [float(p.time) for p in scapy.rdpcap(str(tmp_path / "t.pcap"))]
+    times = [float(p.time) for p in rdpcap(str(tmp_path / "t.pcap"))]
     assert times == sorted(times)
     assert times[-1] == 1_700_000_001.0
 
@@ -94,8 +99,8 @@ def test_rotation_keeps_every_packet_and_every_file_whole(tmp_path: Path) -> Non
         tap.close()
     files = sorted(tmp_path.glob("part-*.pcap"))
     assert len(files) > 3
-    packets = [bytes(p) for file in files for p in scapy.rdpcap(str(file))]
-    assert packets == [bytes(p) for p in scapy.rdpcap(str(tmp_path / "whole.pcap"))]
+    packets = [bytes(p) for file in files for p in rdpcap(str(file))]
+    assert packets == [bytes(p) for p in rdpcap(str(tmp_path / "whole.pcap"))]
     assert all(file.stat().st_size < 12_000 for file in files)
 
 
@@ -114,13 +119,13 @@ def test_a_full_disk_ends_the_tap_and_nothing_else() -> None:
 
 def test_loss_reordering_and_duplication_hit_only_data_packets(tmp_path: Path) -> None:
     write(tmp_path / "t.pcap", CLIENT, SERVER)
-    before = [bytes(p) for p in scapy.rdpcap(str(tmp_path / "t.pcap"))]
+    before = [bytes(p) for p in rdpcap(str(tmp_path / "t.pcap"))]
     counts = rewrite_capture(tmp_path / "t.pcap", tmp_path / "u.pcap", lose=0.2, reorder=0.3, duplicate=0.5, skip=2)
-    after = [bytes(p) for p in scapy.rdpcap(str(tmp_path / "u.pcap"))]
+    after = [bytes(p) for p in rdpcap(str(tmp_path / "u.pcap"))]
     assert all(counts.values())
     assert len(after) == len(before) - counts["lost"] + counts["duplicated"]
-    without_data = [p for p in before if not scapy.Ether(p)[scapy.TCP].payload]
-    assert [p for p in after if not scapy.Ether(p)[scapy.TCP].payload] == without_data
+    without_data = [p for p in before if not Ether(p)[TCP].payload]
+    assert [p for p in after if not Ether(p)[TCP].payload] == without_data
     assert set(after) <= set(before)
     assert rewrite_capture(tmp_path / "t.pcap", tmp_path / "v.pcap") == {"lost": 0, "reordered": 0, "duplicated": 0}
     assert (tmp_path / "v.pcap").read_bytes() == (tmp_path / "t.pcap").read_bytes()
