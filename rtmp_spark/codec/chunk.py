@@ -31,6 +31,7 @@ from .resync import (
     COMMON_SIZES,
     HEADER_BYTES,
     believable_size,
+    continuation,
     is_strong,
     looks_like_start,
     orphan_end,
@@ -800,11 +801,11 @@ class Dechunker:
         ext: int | None,
     ) -> int:
         """Look at the first message whose cutting tells whether the chunk size in force is really used."""
+        if self.size_floor and length <= SETTLE_BYTES:
+            return self._infer_size(buf, data, csid, length, end, final, ext)
         if csid >= 64 or length > SETTLE_BYTES:
             self.old_size = self.size_floor = 0
             return 1
-        if self.size_floor:
-            return self._infer_size(buf, data, csid, length, end, final, ext)
         mark = 0xC0 | csid
         new, old = self.chunk_size, self.old_size
         if length <= min(new, old):  # neither cuts it: a sender that heeds neither still cuts at the default
@@ -873,7 +874,8 @@ class Dechunker:
         floor = self.size_floor
         if ext is not None and self.dialect == ABSENT:
             ext = None
-        mark_bytes = 1 if ext is None else 5
+        mark = continuation(csid)
+        mark_bytes = len(mark) if ext is None else len(mark) + 4
         sizes = split_sizes(buf[: data + length + mark_bytes * (length // floor) + 1], data, csid, length, floor, ext)
         far = data + length + mark_bytes * ((length - 1) // min(sizes, default=length)) + 18
         if far > end and not final:
@@ -882,7 +884,7 @@ class Dechunker:
         guess = self.chunk_size
         if guess < length and not is_strong(buf, data + length):
             after = self.header_ok(buf, data + guess, end, final)
-            if buf[data + guess : data + guess + 1] == bytes((0xC0 | csid,)) or after > max(uncut, 0) or after == 2:
+            if buf.startswith(mark, data + guess) or after > max(uncut, 0) or after == 2:
                 self.size_floor = 0
                 return 1
         best, best_size = 8 * uncut - 1, 0
@@ -890,7 +892,8 @@ class Dechunker:
             cuts = (length - 1) // size
             stop = data + length + mark_bytes * cuts
             ok = self.header_ok(buf, stop, end, final)
-            if ext is None and not believable_size(size, cuts, 60 if is_strong(buf, stop) else 0):
+            seen = 60 if is_strong(buf, stop) else 0 if len(mark) == 1 else 8 * len(mark) * cuts
+            if ext is None and not believable_size(size, cuts, seen):
                 continue
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size

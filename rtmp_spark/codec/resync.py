@@ -116,29 +116,39 @@ class _Walk(NamedTuple):
     cuts: int = 0  # chunks that ended where the size says
 
 
+def continuation(csid: int) -> bytes:
+    """The header of a chunk that goes on with a message (RTMP 1.0 5.3.1.1)."""
+    if csid < 64:
+        return bytes((0xC0 | csid,))
+    return bytes((0xC0, csid - 64)) if csid < 320 else bytes((0xC1, csid - 64 & 0xFF, csid - 64 >> 8))
+
+
 def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int, ext: int | None = None) -> list[int]:
     """Every chunk size that puts continuation headers of `csid` at the right places inside a message at `data`.
 
     Where these repeat an extended timestamp there is at most one."""
-    mark = 0xC0 | csid
+    mark = continuation(csid)
     if ext is not None:
-        repeated = bytes((mark,)) + ext.to_bytes(4, "big")
+        repeated = mark + ext.to_bytes(4, "big")
         at = buf.find(repeated, data + max(floor, 1), data + length)
-        size = at - data
-        stop = data + length + 5 * ((length - 1) // size) if at >= 0 else 0
-        if at < 0 or any(buf[cut : cut + 5] != repeated for cut in range(at, min(stop, len(buf) - 4), size + 5)):
-            return []
-        return [size]
+        size, step = at - data, len(repeated)
+        stop = data + length + step * ((length - 1) // size) if at >= 0 else 0
+        cuts = range(at, min(stop, len(buf) - step + 1), size + step)
+        return [size] if at >= 0 and all(buf[cut : cut + step] == repeated for cut in cuts) else []
 
     def fits(size: int) -> bool:
-        marks = buf[data + size : data + length + (length - 1) // size : size + 1]
-        return len(marks) > 0 and marks.count(mark) == len(marks)
+        stop = data + length + (length - 1) // size * len(mark)
+        if len(mark) == 1:
+            marks = buf[data + size : stop : size + 1]
+            return len(marks) > 0 and marks.count(mark) == len(marks)
+        cuts = range(data + size, min(stop, len(buf) - len(mark) + 1), size + len(mark))
+        return len(cuts) > 0 and all(buf[cut : cut + len(mark)] == mark for cut in cuts)
 
     floor = max(floor, 1)
     sizes = [size for size in sorted(COMMON_SIZES) if floor <= size < length and fits(size)]
-    at, limit, byte = data + floor, min(data + length, len(buf)), bytes((mark,))
+    at, limit = data + floor, min(data + length, len(buf))
     for _ in range(MARKS_TRIED):
-        at = buf.find(byte, at, limit)
+        at = buf.find(mark, at, limit)
         if at < 0 or len(sizes) >= SIZES_TRIED:
             break
         if at - data not in COMMON_SIZES and fits(at - data):
@@ -550,14 +560,14 @@ class _Chain:
         """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
         best: _Walk | None = None
         end = len(self.buf)
-        sizes = split_sizes(self.buf, data, csid, length, floor, ext) if csid < 64 else []
-        for size in (0, *sizes):
+        mark_bytes = len(continuation(csid))
+        for size in (0, *split_sizes(self.buf, data, csid, length, floor, ext)):
             cuts = (length - 1) // size if size else 0
-            stop = data + length + cuts * (1 if ext is None else 5)
+            stop = data + length + cuts * (mark_bytes if ext is None else mark_bytes + 4)
             if stop <= end:
                 onward = self.walk(stop, size, heads, 0 if size else length, guesses, frozenset(doubtful))
             else:  # not seen whole: an uncut message proves nothing about the size
-                cuts = (end - data) // (size + 1) if size else 0
+                cuts = (end - data) // (size + mark_bytes) if size else 0
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
             if onward is not None and size and not believable_size(size, cuts, onward.bits):
                 continue

@@ -11,7 +11,8 @@ from functools import lru_cache
 from math import sin
 
 import pytest
-from chunkreader import HANDSHAKE
+from chunkreader import HANDSHAKE, read_chunks
+from chunkwriter import basic_header
 from losses import Loss, Outcome, decode, judge, random_loss, streams
 from realstreams import Stream
 
@@ -288,3 +289,36 @@ def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch
     decoder = RtmpDecoder(phase="chunks")
     assert [event.status for event in messages(decoder.receive_data(data))] == [COMPLETE] * len(csids)
     assert looks < 20 * len(csids)
+
+
+def with_long_csids(stream: Stream, audio: int, video: int, chunk_size: int) -> Stream:
+    """Its audio and video one message after the other, on csids that take two or three bytes (RTMP 1.0 5.3.1.1)."""
+    wire = bytearray(stream.data[:HANDSHAKE]) + b"\x02\0\0\0\0\0\x04\x01\0\0\0\0" + chunk_size.to_bytes(4, "big")
+    times: dict[int, int] = {}
+    for message in stream.messages:
+        if message.type_id in (8, 9):
+            csid = audio if message.type_id == 8 else video
+            form = 2 if csid < 320 else 3
+            fmt = 1 if 0 <= message.timestamp - times.get(csid, 1 << 32) < 0xFFFFFF else 0
+            delta = message.timestamp - times[csid] if fmt else message.timestamp
+            times[csid] = message.timestamp
+            body = message.payload
+            wire += basic_header(fmt, csid, form) + delta.to_bytes(3, "big") + len(body).to_bytes(3, "big")
+            wire += bytes((message.type_id,)) + (b"" if fmt else b"\1\0\0\0") + body[:chunk_size]
+            for at in range(chunk_size, len(body), chunk_size):
+                wire += basic_header(3, csid, form) + body[at : at + chunk_size]
+    return Stream(f"{stream.name} on {audio} and {video}", bytes(wire), read_chunks(bytes(wire)))
+
+
+@pytest.mark.parametrize("chunk_size", [200, 4096])
+@pytest.mark.parametrize(("audio", "video"), [(70, 80), (400, 500)])
+def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: int, chunk_size: int) -> None:
+    rewritten = with_long_csids(stream("ffmpeg_publish_bframes"), audio, video, chunk_size)
+    sent = {message.payload for message in rewritten.messages}
+    assert any(len(message.payload) > 4096 for message in rewritten.messages[20:])
+    for message in rewritten.messages[5::20]:
+        loss = Loss(message.start, message.start, joined=True)
+        events = decode(rewritten, loss)
+        assert {event.payload for event in messages(events) if event.status == COMPLETE} <= sent
+        outcome = judge(rewritten, loss, events)
+        assert outcome.found >= outcome.untouched - 8
