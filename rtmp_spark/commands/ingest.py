@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rtmp_spark.spark.stoppable import Stop
 
 QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
-SMALL_BYTES = 256 << 20  # below this a quick start is worth more than a fast run
+SMALL_BYTES = 8 << 30  # up to here Java's slow compiler takes more time than its better code gives back
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 

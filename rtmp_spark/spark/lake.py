@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -109,6 +110,8 @@ class Writer:
         self.spark = lake.spark
         self.state = state
         self.ingest_id = state.highest + 1
+        # A dead ingest may have had this number before it was written down, and left something under it.
+        self.staging = f"{lake.path}/_staging/{self.ingest_id}-{uuid.uuid4().hex[:8]}"
         self.committed = False
         # Who holds a file lock cannot be stale; who holds a lease can, and Delta then refuses the lower number. It
         # costs a replay of the table's log for every append.
@@ -200,9 +203,17 @@ def recover(lake: Lake, state: State) -> None:
         lake.ledger.write([ROLLED_BACK], *state.unswept)
     for ingest_id, entries in state.pending:
         _clean_up(lake, ingest_id, entries)
-    directory = local_path(lake.path)
+    if state.unswept or local_path(lake.path) is not None:
+        sweep_staging(lake.spark, lake.path)
+
+
+def sweep_staging(spark: SparkSession, path: str) -> None:
+    """Rows that were on their way into the tables: nobody needs them any more."""
+    directory = local_path(path)
     if directory is not None:
         shutil.rmtree(directory / "_staging", ignore_errors=True)
+        return
+    spark.range(0).write.mode("overwrite").parquet(f"{path}/_staging")  # how Spark deletes, wherever it writes
 
 
 def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:

@@ -24,7 +24,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
 from .lock import holder_name, local_path
-from .tables import delta_name, evolve, fingerprint, literal, no_glob, spark_schema
+from .tables import CHECKPOINT_INTERVAL, delta_name, evolve, fingerprint, literal, no_glob, spark_schema
 
 BEGUN, COMMITTED, CLEANED, ROLLED_BACK = "begun", "committed", "cleaned", "rolled_back"
 
@@ -136,6 +136,7 @@ def ledger_statement(path: str) -> str:
     return (
         f"CREATE TABLE IF NOT EXISTS {delta_name(f'{path}/{LEDGER}')} ({columns}) USING DELTA "
         f"COMMENT {literal(_COMMENT)} TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', "
+        f"'delta.checkpointInterval' = '{CHECKPOINT_INTERVAL}', "
         f"'rtmp_spark.columns' = '{fingerprint()}', 'rtmp_spark.schema_version' = '{SCHEMA_VERSION}')"
     )
 

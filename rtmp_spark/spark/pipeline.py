@@ -34,7 +34,7 @@ from .failpoint import failpoint
 from .file_rows import file_rows
 from .flow_state import SavedFlow
 from .keys import require_cryptography
-from .lake import Lake, Writer, open_writer
+from .lake import Lake, Writer, open_writer, sweep_staging
 from .late import late_parts
 from .ledger import Ledger, Superseded
 from .lock import whole_path
@@ -43,6 +43,7 @@ from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
+from .session import interpreted
 from .stoppable import Stop
 from .tables import no_glob, spark_schema
 from .together import judged_together
@@ -50,6 +51,7 @@ from .together import judged_together
 SPLIT_BYTES = 64 << 20
 COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
 SMALL_TABLE = 8 << 20  # of staged rows; up to here they do so from a large input too
+FEW_ROWS = 20_000  # of all tables; more are written quicker by code made for them
 SEEN_TOGETHER = ("connections", "streams", "findings")  # always there: what several connections show is told there
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
@@ -173,6 +175,7 @@ class _Ingest:
         writer: Writer | None = None
         try:
             with ExitStack() as stack:
+                stack.enter_context(interpreted(self.spark))
                 with self._phase("open"):
                     writer = stack.enter_context(open_writer(self.spark, self.path, wait_seconds=wait_seconds))
                 stack.enter_context(self.beside)  # ends before the lock is given back
@@ -203,6 +206,9 @@ class _Ingest:
             files, known_ids = self._new(writer, files, options.sensor, verify or again)
         if not files:
             return
+        begun: Future[None] | None = None
+        if writer.is_new:  # whatever the scan finds will be written
+            begun = self._begin(writer, options)
         with self._phase("scan"):
             scanned, index = self._scan(files)
         replaces: Redo | None = None
@@ -217,8 +223,10 @@ class _Ingest:
         self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
         if not new:
             return
-        begun = self.beside.submit(writer.begin, [*_tables(options), "captures", "deliveries"])
-        self._write(writer, new, index, options, replaces, saved, begun)
+        self._write(writer, new, index, options, replaces, saved, begun or self._begin(writer, options))
+
+    def _begin(self, writer: Writer, options: Options) -> Future[None]:
+        return self.beside.submit(writer.begin, [*_tables(options), "captures", "deliveries"])
 
     def _new(
         self, lake: Lake | Writer, files: list[CaptureFile], sensor: str, verify: bool
@@ -298,8 +306,6 @@ class _Ingest:
         self._tell("decode", captures)
         with self._phase("decode"):
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
-            if self.summary.bytes > COLLECT_BYTES:
-                begun.result()  # from here on this number is taken, whatever happens to what is staged under it
             rows, large, accounts = self._decode(decoder, index, writer, tables)
         self._tell("write", captures)
         with self._phase("write"):
@@ -313,10 +319,14 @@ class _Ingest:
             self._tell_crashes(new, index)
             about_files = file_rows(new, other, options, writer.ingest_id)
             begun.result()
-            superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
+            few = not large and sum(made.num_rows for made in rows.values()) <= FEW_ROWS
+            with interpreted(self.spark, few):
+                superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
         with self._phase("commit"):
             files = new[-1].number + 1
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
+            if large:
+                sweep_staging(self.spark, self.path)
         for item in new:
             told = (item.file.path, item.about.error_hint or "")
             {"ok": self.summary.ingested, "partial": self.summary.ingested}.get(item.about.status, []).append(told[0])
@@ -369,7 +379,7 @@ class _Ingest:
             self.crashed = decoder.run(index, groups, lambda staged: collected.append(staged.toArrow()))
             parts = pa.concat_tables(collected) if collected else decoder.schema.empty_table()
             return passes.collected(parts, tables, writer.ingest_id), {}, passes.accounts(parts)
-        directory = f"{self.path}/_staging/{writer.ingest_id}"
+        directory = writer.staging
 
         def keep(staged: DataFrame) -> None:
             staged.write.mode("append").option("compression", "uncompressed").parquet(directory)

@@ -29,6 +29,8 @@ from .lock import local_path, whole_path
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 SMALL_LAKE_BYTES = 64 << 20
+_OWN = "spark.rtmp_spark.own"  # a session of ours, whose settings are ours to change
+_CODE = "spark.sql.codegen.factoryMode"
 
 _LOG4J = """status = error
 rootLogger.level = error
@@ -99,6 +101,23 @@ def start_spark_for(lake: str, master: str | None = None) -> SparkSession:
     return start_spark(master, small=small)
 
 
+@contextmanager
+def interpreted(spark: SparkSession, wanted: bool = True) -> Iterator[None]:
+    """Inside, a session of our own writes no code for its queries (or does again, if not `wanted`).
+
+    Writing and compiling it takes longer than a few rows take without: a fifth of an ingest of one small file.
+    """
+    if not spark.conf.get(_OWN, ""):
+        yield
+        return
+    before = spark.conf.get(_CODE) or "FALLBACK"
+    spark.conf.set(_CODE, "NO_CODEGEN" if wanted else "FALLBACK")
+    try:
+        yield
+    finally:
+        spark.conf.set(_CODE, before)
+
+
 def _everywhere() -> dict[str, str]:
     return {
         "spark.sql.extensions": EXTENSION,
@@ -106,6 +125,7 @@ def _everywhere() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 takes longer and tells no range
     }
 
 
@@ -119,6 +139,7 @@ def local_settings(small: bool) -> dict[str, str]:
     jars = delta_jars()
     cache = cache_directory()
     java = [f"-Dlog4j2.configurationFile={_log4j(cache)}", f"-Dderby.system.home={tempfile.gettempdir()}"]
+    java.append("-XX:+UseParallelGC")  # the work waits for the whole, never for a pause
     if small:
         # With C1 alone Java reserves 48 MB for code, Spark fills it, and from then on nothing is compiled.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
@@ -137,8 +158,10 @@ def local_settings(small: bool) -> dict[str, str]:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": cores,
+            "spark.sql.execution.arrow.localRelationThreshold": "256k",  # every rule walks over every row of one
             "spark.sql.warehouse.dir": str(cache / "warehouse"),
             "spark.sql.adaptive.enabled": "true",
+            _OWN: "true",
         }
     )
 

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 
 from rtmp_spark.schema import TABLES, Table
 
+CHECKPOINT_INTERVAL = 50  # a checkpoint of every table takes longer than an ingest; reading 50 small commits does not
 WRITERS = 4  # tables created or written side by side; more only queue in the driver
 
 _SPARK_TYPES: dict[pa.DataType, DataType] = {
@@ -81,6 +82,7 @@ def create_statement(table: Table, path: str) -> str:
     stats = list(dict.fromkeys([*table.stats, *table.cluster_by]))
     properties = {
         "delta.enableDeletionVectors": "false",
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
         "delta.dataSkippingStatsColumns": ",".join(stats),
     }
     pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())

@@ -94,8 +94,25 @@ def test_split_size_order_and_staging(
     """Small splits, files in the other order, rows staged in Parquet as large inputs are."""
     monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
     monkeypatch.setattr(pipeline, "SMALL_TABLE", 0)
+    settings = spark.conf.getAll
     run(spark, reversed(captures), tmp_path / "lake", split_bytes=1 << 16)
     assert same(raw(all_at_once), raw(tmp_path / "lake")) == []
+    assert not (tmp_path / "lake" / "_staging").exists()
+    assert spark.conf.getAll == settings
+
+
+def test_a_lake_on_another_file_system(
+    spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that only Java knows: guarded by a lease, made by SQL, and staged rows are gone from there too."""
+    monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
+    monkeypatch.setattr(pipeline, "SMALL_TABLE", 0)
+    spark.conf.set("fs.viewfs.mounttable.shelf.link./lakes", f"file://{tmp_path}")
+    for lake in (tmp_path / "here", "viewfs://shelf/lakes/there"):
+        assert ingest(spark, [str(sample_pcaps / SMALL)], str(lake)).rows["messages"] == 32
+    assert same(raw(tmp_path / "here"), raw(tmp_path / "there")) == []
+    assert (tmp_path / "there" / "_lease").exists()
+    assert not list((tmp_path / "there" / "_staging").glob("1-*"))
 
 
 def test_one_by_one_with_others_between(
