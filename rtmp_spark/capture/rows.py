@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from rtmp_spark import schema
-from rtmp_spark.capture.columns import arrow_column
+from rtmp_spark.capture.columns import arrow_batch, arrow_column
 
 Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
@@ -70,8 +70,7 @@ class TableRows:
             columns[:0] = [self._uids, self._directions]
             self._uids, self._directions = [], []
         columns.append([None] * len(rows))  # ingest_id
-        arrays = [arrow_column(column, field.type) for column, field in zip(columns, self._schema)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return arrow_batch(columns, self._schema)
 
 
 class _Spool:

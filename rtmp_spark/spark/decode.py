@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.capture.columns import arrow_batch
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
@@ -308,9 +309,7 @@ def _flow_rows(
         row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, frozen), None)
         rows.append(row)
     if rows:
-        schema = arrow_schema("open_flows")
-        columns = [pa.array(column, f.type) for column, f in zip(zip(*rows), schema)]
-        yield "open_flows", pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield "open_flows", arrow_batch(zip(*rows), arrow_schema("open_flows"))
 
 
 def _packets(piece: Piece, dissector: Dissector, recording: Recording) -> Iterator[tuple[PacketBlock, Segments]]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from rtmp_spark.capture.columns import arrow_batch, arrow_column
 from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
 
@@ -112,10 +113,9 @@ def _scanned(split: Split, driver: int) -> Batches:
     failpoint(f"scan {PurePath(split.path).name}")
     failpoint("scan", driver)
     about, index = scan(split)
-    rows: list[dict[str, Any]] = [{"split_id": split.split_id, "group": -1, "about": json.dumps(about.as_dict())}]
-    for group, flows, packets in index.rows():
-        rows.append({"split_id": split.split_id, "group": group, "flows": flows, "packets": packets})
-    yield pa.RecordBatch.from_pylist(rows, SCANNED)
+    rows: list[tuple[Any, ...]] = [(split.split_id, -1, json.dumps(about.as_dict()), None, None)]
+    rows += [(split.split_id, group, None, flows, packets) for group, flows, packets in index.rows()]
+    yield arrow_batch(zip(*rows), SCANNED)
 
 
 def weights(index: pa.Table) -> dict[int, int]:
@@ -233,8 +233,8 @@ class Decoder:
                 parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns)
                 with rare_collections():
                     for blobs, account in parts:
-                        row = {"bucket": bucket, "account": account, **blobs}
-                        yield pa.RecordBatch.from_pylist([row], schema)
+                        row = (bucket, account, *map(blobs.get, tables))
+                        yield arrow_batch([[value] for value in row], schema)
 
         return run
 
@@ -254,7 +254,7 @@ def unstage(table: str, ingest_id: int) -> Callable[[Batches], Batches]:
 
 def stamped(rows: pa.Table, schema: pa.Schema, ingest_id: int) -> pa.Table:
     place = schema.get_field_index("ingest_id")
-    number = pa.repeat(pa.scalar(ingest_id, pa.int64()), rows.num_rows)
+    number = arrow_column([ingest_id] * rows.num_rows, pa.int64())
     return rows.set_column(place, schema.field("ingest_id"), number).cast(schema)
 
 

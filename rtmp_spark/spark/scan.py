@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
+from rtmp_spark.capture.columns import arrow_batch
 from rtmp_spark.capture.files import FIRST_WINDOW_BYTES, Capture, open_capture, read_range
 from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.keylog import tls_secrets
@@ -181,20 +182,18 @@ class FlowIndex:
         for number in np.unique(group_of).tolist():
             members = np.flatnonzero(group_of == number)
             totals = [self._totals[i] for i in members]
-            table = pa.record_batch(
-                [
-                    pa.array([keys[i] for i in members], pa.binary(36)),
-                    *(pa.array(c, pa.int64()) for c in zip(*totals)),
-                    *(pa.array([i in marked for i in members.tolist()]) for marked in (self._tunnels, self._tls)),
-                ],
-                schema=FLOWS,
+            columns = (
+                [keys[i] for i in members],
+                *zip(*totals),
+                *([i in marked for i in members.tolist()] for marked in (self._tunnels, self._tls)),
             )
             packets = None
             if self._with_places:
                 chosen = packet_group == number
                 steps = [np.diff(c[chosen], prepend=0).astype(np.int32) for c in (frames, offsets)]
-                packets = dump(pa.record_batch([pa.array(c) for c in steps], schema=INDEX))
-            yield number, dump(table), packets
+                arrays = [pa.Array.from_buffers(pa.int32(), len(c), [None, pa.py_buffer(c)]) for c in steps]
+                packets = dump(pa.RecordBatch.from_arrays(arrays, schema=INDEX))
+            yield number, dump(arrow_batch(columns, FLOWS)), packets
 
 
 def _beginning(segments: Any, word: bytes, pattern: re.Pattern[bytes]) -> list[int]:
@@ -227,8 +226,9 @@ def load(blob: bytes) -> pa.Table:
 
 def places(blob: bytes) -> tuple[Ints, Ints]:
     """Frame in the split and place of the record relative to it, of each packet of a group."""
-    table = load(blob)
-    frame, offset = (np.cumsum(table[name].to_numpy(), dtype=np.int64) for name in INDEX.names)
+    batch = pa.ipc.open_stream(blob).read_next_batch()
+    steps = (np.frombuffer(column.buffers()[1], np.int32, len(column)) for column in batch.columns)
+    frame, offset = (np.cumsum(c, dtype=np.int64) for c in steps)  # `to_numpy` would load pandas
     return frame, offset
 
 

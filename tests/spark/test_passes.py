@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -434,3 +436,31 @@ def test_the_reason_is_what_a_person_can_mend() -> None:
     assert reason(RuntimeError("Table is gone.\nmore")) == "Table is gone"
     assert reason(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
     assert reason(RuntimeError("Traceback (most recent call last):\n  x\nValueError: odd\n")) == "ValueError: odd"
+
+
+def test_a_worker_does_not_load_pandas(sample_pcaps: Path) -> None:
+    """pyarrow would, for a third of a second, where lists become arrays and numbers scalars."""
+    code = """
+import json, sys
+from rtmp_spark.capture.columns import arrow_batch
+from rtmp_spark.spark import passes, plan
+from rtmp_spark.spark.decode import Options
+from rtmp_spark.spark.paths import list_captures
+from rtmp_spark.spark.pipeline import DECODED
+from rtmp_spark.spark.scan import About
+
+files = list_captures(sys.argv[1:])
+splits = plan.cut(files, 1 << 20)
+found = [row for split in splits for batch in passes._scanned(split, 0) for row in batch.to_pylist()]
+abouts = [About(**json.loads(row["about"])) for row in found if row["about"] is not None]
+scanned, _ = plan.judge(files, splits, {about.split_id: about for about in abouts})
+plan.number(scanned, (), 0)
+decoder = passes.Decoder(None, plan.split_plans(scanned), plan.Buckets({}, 1), Options(), DECODED, {}, 0, 0)
+pieces = [(0, row["split_id"], row["group"], row["packets"]) for row in found if row["about"] is None]
+(staged,) = decoder._task()(iter([arrow_batch(zip(*pieces), passes._PIECES)]))
+(messages,) = passes.unstage("messages", 7)(iter([staged.select(["messages"])]))
+print(json.loads(staged.to_pylist()[0]["account"])["rows"]["messages"] - messages.num_rows, "pandas" in sys.modules)
+"""
+    path = str(sample_pcaps / "capture_gap_full.pcap")
+    done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    assert done.stdout == "0 False\n"
