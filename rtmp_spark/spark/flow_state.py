@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from rtmp_spark.capture import facts as facts_module
 from rtmp_spark.capture.conversation import Conversation
@@ -76,7 +76,9 @@ class OpenFlow:
 
 def freeze(state: dict[str, Any]) -> bytes:
     """At once: a state shares its lists with the connection it was taken from."""
-    return zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 3)
+    text = json.dumps(state, separators=(",", ":")).encode()
+    compressed: bytes = pa.compress(text, "zstd", asbytes=True)
+    return len(text).to_bytes(8, "big") + compressed
 
 
 def pack(header: OpenFlow, frozen: bytes) -> bytes:
@@ -91,7 +93,9 @@ def header_of(packed: bytes) -> OpenFlow:
 
 
 def state_of(packed: bytes) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(zlib.decompress(packed[packed.index(b"\n") + 1 :]))
+    at = packed.index(b"\n") + 1
+    size = int.from_bytes(packed[at : at + 8], "big")
+    state: dict[str, Any] = json.loads(pa.decompress(packed[at + 8 :], size, "zstd", asbytes=True))
     return state
 
 
