@@ -244,7 +244,7 @@ class Connection:
                 stream.fin, stream.fin_frame, stream.fin_ts_ns = stream.next_offset, frame, ts_ns
             return -1, 0
         if self.reset_side is not None and ts_ns > self.reset_ts_ns:
-            if not stream.acknowledged(seq, len(data) + missing):
+            if not stream.sent_before(seq, len(data) + missing):
                 stream.skip(len(data), "after_reset")
                 return -1, 0
         if not data and not missing and not flags & FIN:

@@ -141,9 +141,11 @@ class Stream:
             return None
         return self.offset_of(self.acked_seq)
 
-    def acknowledged(self, seq: int, length: int) -> bool:
-        """Whether the receiver had these bytes by its own word, whenever they were recorded."""
-        return self.acked_seq is not None and length > 0 and distance(self.acked_seq, seq) >= length
+    def sent_before(self, seq: int, length: int) -> bool:
+        """Whether these bytes are older than something recorded already: what followed them, or their receipt."""
+        if self.base is None or not length:
+            return False
+        return self.offset_of(seq) + length <= max(self.top, self.fin or 0, self.acked_offset or 0)
 
     @property
     def settled(self) -> bool:

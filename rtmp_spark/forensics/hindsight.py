@@ -23,11 +23,12 @@ from rtmp_spark.schema import column_names
 _LEAST_ATTEMPTS = 3
 _LEAST_SECONDS = 2.0
 _SPREAD, _SPREAD_SECONDS = 0.05, 1.0
+_AT_ONCE_US = 250_000  # by which one stream begins later on the other side of a router
 _ROUND_US = 30_000_000  # within which the next connection of an authentication follows
 _STREAMS = column_names("streams")
 _ASKED = (
     "uid", "stream_id", "direction", "app", "name", "role", "ts_start", "ts_end", "audio_messages", "video_messages",
-    "verdict_rule_id",
+    "media_bytes", "verdict_rule_id",
 )  # fmt: skip
 _asked, _NAME = itemgetter(*map(_STREAMS.index, _ASKED)), _STREAMS.index("name")
 _FINDINGS = column_names("findings")
@@ -151,6 +152,8 @@ def _two_at_once(group: list[dict[str, Any]], refused: Collection[str]) -> list[
             holding.append(stream)
         if held is None or held["uid"] == stream["uid"] or stream["uid"] in refused or not frames:
             continue
+        if _heard_twice(held, stream):
+            continue
         fold = FindingFold()
         fold.add(
             Finding(
@@ -160,6 +163,13 @@ def _two_at_once(group: list[dict[str, Any]], refused: Collection[str]) -> list[
         )  # fmt: skip
         rows += fold.rows(stream["uid"], entry)
     return rows
+
+
+def _heard_twice(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Recorded before and behind a router that changes addresses: the same media at the same time."""
+    numbers = ("audio_messages", "video_messages", "media_bytes")
+    near = all(abs(other[name] - one[name]) <= _AT_ONCE_US for name in ("ts_start", "ts_end"))
+    return near and all(one[name] == other[name] for name in numbers)
 
 
 def _note_holders(group: list[dict[str, Any]], refused: Collection[str], holders: dict[str, list[str]]) -> None:

@@ -355,6 +355,19 @@ def test_reset_in_the_window_ends_it_and_later_bytes_are_counted() -> None:
     assert [d.end.kind for d in talked.directions if d.end] == ["rst", "rst"]
 
 
+def test_bytes_sent_before_the_reset_count_when_they_are_recorded_after_it() -> None:
+    """A FIN overtakes the last bytes on the way, and a receiver that had closed answers it with a reset."""
+    talk = Talk().open().say(0, SAID[:2000])
+    last = talk.seq[0]
+    talk.add(0, FIN | ACK, seq=last + 100)
+    talk.add(1, RST).add(0, ACK | PSH, SAID[2000:2100], seq=last).add(1, RST)
+    (talked,) = reassemble(talk.packets).talks
+    assert talked.bytes[0] == SAID[:2100]
+    assert (talked.connection.close_kind, talked.connection.closed_by) == ("fin", 0)
+    stream = talked.connection.streams[0]
+    assert (stream.gaps, stream.skipped_bytes) == (0, 0)
+
+
 @pytest.mark.parametrize("jump", [-50_000, 10_000_000, 1 << 31])
 def test_reset_outside_the_window_is_ignored(jump: int) -> None:
     talk = Talk().open().say(0, SAID[:2000])

@@ -90,6 +90,14 @@ def test_two_publishers_that_were_both_let_in() -> None:
     assert found["rule_id"] == "SESSION_BAD_NAME" and found["uid"] == "C1" and "C0" in found["detail"]
 
 
+def test_one_publisher_recorded_on_both_sides_of_a_router() -> None:
+    ends = [ended("C0"), ended("C1", host="203.0.113.9")]
+    assert judged([stream("C0", 0, 60), stream("C1", 0.01, 60)], ends) == []
+    for other in (stream("C1", 0.01, 60, media_bytes=10), stream("C1", 0.01, 50), stream("C1", 1, 60)):
+        (found,) = judged([stream("C0", 0, 60), other], ends)
+        assert found["rule_id"] == "SESSION_BAD_NAME"
+
+
 def test_the_rounds_of_an_authentication_are_linked() -> None:
     ends = [ended("C0", start=0), ended("C1", start=1), ended("C2", start=2), ended("C9", start=1.5, host="10.9.9.9")]
     found = judged([], ends, [finding("C0", "CMD_AUTH_ROUND"), finding("C1", "CMD_AUTH_ROUND")])
