@@ -21,9 +21,12 @@ _ANSWERS = frozenset({"_result", "_error", "onStatus"})
 
 
 def put_off_answers(
-    notable: list[Placed], media_at: list[list[int]], unasked: Callable[[int, CommandFact], bool]
-) -> None:
-    """`notable` and `media_at` of both directions in their order; `unasked` knows the questions before these."""
+    notable: list[Placed], media_at: list[list[int]], unasked: Callable[[int, CommandFact], bool], newest_us: int
+) -> int | None:
+    """`notable` and `media_at` of both directions in their order; `unasked` knows the questions before these.
+
+    Where the first answer stands whose question may still come, by the newest time that was recorded.
+    """
     questions: dict[tuple[int, bool, float], deque[tuple[int, int]]] = {}
     answers: list[tuple[int, int, CommandFact]] = []
     for at, number, _, fact in notable:
@@ -34,16 +37,21 @@ def put_off_answers(
         elif (about := _question(fact)) is not None:
             questions.setdefault((number, *about), deque()).append((at, fact.ts))
     late: dict[int, dict[int, int]] = {}  # direction, where the answer is: where it belongs
-    for at, number, fact in answers if questions else ():
+    waits_at: int | None = None
+    for at, number, fact in answers:
         waiting = questions.get((1 - number, *_answered(fact)))
-        if waiting and waiting[0][1] - fact.ts <= NEARBY_US and unasked(number, fact):
-            asked_at = waiting.popleft()[0]
-            if asked_at > at:
-                late.setdefault(number, {})[at] = asked_at + 1
+        if waiting and waiting[0][1] - fact.ts <= NEARBY_US:
+            if unasked(number, fact):
+                asked_at = waiting.popleft()[0]
+                if asked_at > at:
+                    late.setdefault(number, {})[at] = asked_at + 1
+        elif waits_at is None and newest_us <= fact.ts + NEARBY_US and unasked(number, fact):
+            waits_at = at
     for number, belongs in late.items():
         _put_off(notable, media_at[number], number, belongs)
     if late:
         notable.sort()
+    return waits_at
 
 
 def _put_off(notable: list[Placed], media_at: list[int], number: int, belongs: dict[int, int]) -> None:

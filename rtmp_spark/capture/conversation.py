@@ -439,7 +439,12 @@ class Conversation:
         """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules."""
         self._notable.sort()
         session, names = self.session, (self.direction_name(0), self.direction_name(1))
-        put_off_answers(self._notable, self._media_at, lambda number, fact: session.unasked(names[number], fact))
+        newest_us = (self.connection.ts_last_ns or 0) // 1000
+        waits_at = put_off_answers(
+            self._notable, self._media_at, lambda number, fact: session.unasked(names[number], fact), newest_us
+        )
+        if up_to is not None and waits_at is not None:  # else rows would depend on where windows end
+            up_to = min(up_to, waits_at - 1)
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
         told, judged = session.notable, None if self._judge is None else self._judge.notable
         first, second = self._media_at

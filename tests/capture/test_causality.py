@@ -15,8 +15,8 @@ from rtmp_spark.capture.causality import NEARBY_US, Placed, put_off_answers
 TALKS = ("nginx_vod_rtmpdump_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "denied_and_unknown_app.pcap")
 
 
-def told(path: Path) -> dict[str, Any]:
-    rows = recorded(path, "connections", "commands", "streams", "findings")
+def told(*paths: Path) -> dict[str, Any]:
+    rows = recorded(paths, "connections", "commands", "streams", "findings")
     port = {row["uid"]: row["orig_p"] for row in rows["connections"]}  # a uid has the time of the first packet in it
     return {
         "answers": sorted(
@@ -42,9 +42,21 @@ def test_a_server_whose_tap_is_ahead(name: str, milliseconds: int, tmp_path: Pat
     assert told(tmp_path / "ahead.pcap") == told(tmp_path / "plain.pcap")
 
 
+def test_wherever_the_recording_is_cut(tmp_path: Path) -> None:
+    """Each file is a window of its own, so the question of an answer is many windows away."""
+    packets = rewrite.read(SAMPLES / TALKS[0])
+    ahead = [replace(p, ts_ns=p.ts_ns - 900_000_000) if p.sport == 1935 else p for p in packets]
+    ahead.sort(key=lambda p: p.ts_ns)
+    (tmp_path / "whole.pcap").write_bytes(rewrite.pcap(rewrite.build(ahead)))
+    parts = [tmp_path / f"part{first:05}.pcap" for first in range(0, len(ahead), 5)]
+    for number, part in enumerate(parts):
+        part.write_bytes(rewrite.pcap(rewrite.build(ahead[5 * number : 5 * number + 5])))
+    assert told(*parts) == told(tmp_path / "whole.pcap")
+
+
 def ordered(*facts: Placed, media_at: list[int] | None = None, asked: bool = False) -> list[str | None]:
     placed = list(facts)
-    put_off_answers(placed, [[], media_at if media_at is not None else []], lambda number, fact: not asked)
+    put_off_answers(placed, [[], media_at if media_at is not None else []], lambda number, fact: not asked, 0)
     return [fact.name for _, _, _, fact in placed]  # type: ignore[union-attr]
 
 
