@@ -14,6 +14,7 @@ from rtmp_spark.capture.session import RESPONSE_LIMIT_US, Session
 from rtmp_spark.codec.errors import ViolationCode
 
 IDLE_US = 5_000_000  # silence this long before a close is taken for a timeout
+_AGAIN_US = 3_000_000  # so long nothing new is sent to a peer that acknowledges nothing
 _REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
 _TURNED_AWAY_US = 1_000_000
 _GOODBYE_US = 10_000_000
@@ -41,9 +42,20 @@ class Ending(NamedTuple):
         return max(self.ts_end - last // 1000, 0) if last else None
 
 
+    def unheard(self) -> tuple[str, int] | None:
+        """Who, by the last packets, answered nothing any more though bytes were sent to it again; and for how long."""
+        for direction, other, silent in (("c2s", "s2c", SERVER), ("s2c", "c2s", CLIENT)):
+            sender, receiver = self.streams[direction], self.streams[other]
+            if sender.unacked_bytes and receiver.packets:
+                silence = (sender.ts_last_ns - receiver.ts_last_ns) // 1000
+                if silence >= IDLE_US and sender.ts_last_ns - sender.top_ts_ns >= _AGAIN_US * 1000:
+                    return silent, silence
+        return None
+
+
 def close_cause(ending: Ending, session: Session) -> str:
     if ending.close_kind == "open":
-        return "capture_ended"
+        return "capture_ended" if ending.unheard() is None else "peer_vanished"
     if session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US:
         return "refused"
     goodbyes = _in_time(ending, session)
@@ -120,7 +132,11 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
         "rst": f"closed by the {who} with RST",
         "open": "no close was recorded, and only one side was" if missing else "still open when the recording ended",
     }
-    found.append(Finding(code.SESSION_END, f"{words[ending.close_kind]}; cause: {cause}", frame=frame, ts=ts))
+    told = words[ending.close_kind]
+    unheard = ending.unheard() if ending.close_kind == "open" else None
+    if unheard is not None:
+        told += f", though the {unheard[0]} had answered nothing for {lasting(unheard[1])}"
+    found.append(Finding(code.SESSION_END, f"{told}; cause: {cause}", frame=frame, ts=ts))
     return found
 
 

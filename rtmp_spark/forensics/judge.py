@@ -115,8 +115,11 @@ class Judge:
     def seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""
         for row in rows:
-            if row[_AGAIN] or row[_ZERO]:
-                troubled = self._troubled.setdefault(direction, set())
+            if not (row[_AGAIN] or row[_ZERO]):
+                continue
+            # Where the answers had to be sent again, the way was out for both: a stall may be all that is seen of it.
+            for way in ("c2s", "s2c") if row[_AGAIN] else (direction,):
+                troubled = self._troubled.setdefault(way, set())
                 if len(troubled) < _MOST_TROUBLED:
                     troubled.add(row[_SECOND] // 1_000_000)
 
@@ -190,7 +193,7 @@ class Judge:
 
     def close_cause(self, ending: Any, cause: str) -> str:
         """Why it ended, where flow control tells more than the packets do."""
-        if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start:
+        if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start and ending.closed_by:
             for direction in ("c2s", "s2c"):
                 media = [span.ts_end for span in self._session.spans if span.direction == direction]
                 if media and ending.ts_end - max(media) >= _STOPPED_US and self.flow.starving(direction):

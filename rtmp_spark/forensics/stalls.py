@@ -103,7 +103,7 @@ class Stalls:
     def findings(
         self, direction: str, stream_id: int, troubled: Collection[int], waits: Sequence[Sequence[int]] = ()
     ) -> list[Finding]:
-        """`troubled` are the seconds in which TCP of this direction sent again or met a closed window; a pause inside
+        """`troubled` are the seconds in which TCP sent again, or this direction met a closed window; a pause inside
         one of `waits` (from, to) is told as what it was: waiting for an acknowledgement."""
         told = [s for s in self.kept if not any(s.ts_before < end and begin < s.ts_after for begin, end in waits)]
         by_cause: dict[tuple[str | None, str], list[Stall]] = {}

@@ -28,6 +28,7 @@ _DEGRADES: dict[ViolationCode, str] = {
 _BROKEN_OFF = {
     ("peer_vanished", CLIENT): "it broke off: the client was gone without a goodbye",
     ("peer_vanished", SERVER): "it broke off: the server reset the connection",
+    ("peer_vanished", None): "it broke off: the other side, or the way to it, was gone",
     ("idle_timeout", SERVER): "it fell silent, and the server closed",
     ("unknown", SERVER): "it broke off: the server closed the connection",
 }

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from decoded import RtmpTalk
-from rewrite import ACK, RST
+from rewrite import ACK, PSH, RST
 from rulekit import recorded
+
+PING = bytes.fromhex("02 000000 000006 04 00000000 0006 00000001")
+FRAME = bytes.fromhex("04 000800 000003 08 01000000 2ffffb")
 
 
 def publishing() -> RtmpTalk:
@@ -43,3 +46,43 @@ def test_a_goodbye_breaks_nothing_off(tmp_path: Path) -> None:
     talk = publishing().command(0, "deleteStream", 4, None, 1).bye(1)
     (stream,) = recorded(talk.write(tmp_path / "a.pcap"), "streams")["streams"]
     assert stream["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(("side", "data", "silent"), [(0, FRAME, "server"), (1, PING, "client")])
+def test_one_side_is_gone_and_nobody_closes(tmp_path: Path, side: int, data: bytes, silent: str) -> None:
+    talk = publishing()
+    for wait in (0.1, 0.4, 0.8, 1.6, 3.2):
+        talk.wait(wait).talk.add(side, ACK | PSH, data)  # the same bytes each time
+    rows = recorded(talk.write(tmp_path / "a.pcap"), "streams", "connections", "findings")
+    (stream,), (connection,) = rows["streams"], rows["connections"]
+    assert (stream["verdict"], stream["verdict_rule_id"]) == ("degraded", "SESSION_END")
+    assert (connection["close_kind"], connection["close_cause"]) == ("open", "peer_vanished")
+    (end,) = [row for row in rows["findings"] if row["rule_id"] == "SESSION_END"]
+    assert f"the {silent} had answered nothing for 6.1 s" in end["detail"]
+
+
+def test_a_recording_that_ends_early_or_lacks_receipts_shows_nobody_gone(tmp_path: Path) -> None:
+    early = publishing()
+    for wait in (0.1, 0.4, 0.8, 1.6):
+        early.wait(wait).talk.add(0, ACK | PSH, FRAME)
+    unheard = publishing()
+    for _ in range(70):
+        unheard.wait(0.1).talk.say(0, FRAME, ack=False)  # it goes on: somebody acknowledges it
+    for number, talk in enumerate((early, unheard)):
+        rows = recorded(talk.write(tmp_path / f"{number}.pcap"), "connections")
+        assert rows["connections"][0]["close_cause"] == "capture_ended"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_pause_in_which_the_answers_were_sent_again_too(tmp_path: Path, again: bool) -> None:
+    """Recorded behind the outage: what was lost before it looks like silence, what the server sent shows it."""
+    talk = publishing()
+    talk.wait(0.5).talk.say(1, PING, ack=False)
+    if again:
+        talk.wait(1).talk.add(1, ACK | PSH, PING, seq=talk.talk.seq[1] - len(PING))
+    talk.wait(2)
+    for number in range(20, 60):
+        talk.wait(0.002).send(0, 8, b"\x2f\xff\xfb" + bytes(50), stream_id=1, timestamp=100 * number)
+    rows = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
+    (stall,) = [row for row in rows if row["rule_id"] == "TIME_STALL"]
+    assert stall["at_fault"] == ("network" if again else "client")
