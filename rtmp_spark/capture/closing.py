@@ -41,7 +41,6 @@ class Ending(NamedTuple):
         last = self.streams[direction].top_ts_ns
         return max(self.ts_end - last // 1000, 0) if last else None
 
-
     def unheard(self) -> tuple[str, int] | None:
         """Who, by the last packets, answered nothing any more though bytes were sent to it again; and for how long."""
         for direction, other, silent in (("c2s", "s2c", SERVER), ("s2c", "c2s", CLIENT)):
