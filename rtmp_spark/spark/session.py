@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,12 +110,19 @@ def interpreted(spark: SparkSession, wanted: bool = True) -> Iterator[None]:
     if not spark.conf.get(_OWN, ""):
         yield
         return
-    before = spark.conf.get(_CODE) or "FALLBACK"
-    spark.conf.set(_CODE, "NO_CODEGEN" if wanted else "FALLBACK")
+    _interpret(spark, wanted)
     try:
         yield
     finally:
-        spark.conf.set(_CODE, before)
+        with suppress(Exception):  # its Java may be dead, and what was said of that is worth more
+            _interpret(spark, not wanted)
+
+
+def _interpret(spark: SparkSession, wanted: bool) -> None:
+    if wanted:
+        spark.conf.set(_CODE, "NO_CODEGEN")
+    else:
+        spark.conf.unset(_CODE)
 
 
 def _everywhere() -> dict[str, str]:
