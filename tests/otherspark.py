@@ -11,13 +11,15 @@ from pathlib import Path
 import deltalake
 
 NAMES = ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "republish_same_name.pcap")
+# Drivers, servers and executors of tests live too short for Java's slow compiler (as in `start_spark(small=True)`).
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 INGEST = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def python(code: str, *arguments: str, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env=os.environ | environment,
+        env=os.environ | QUICK_JAVA | environment,
         text=True,
         capture_output=True,
         timeout=900,

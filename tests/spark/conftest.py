@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from otherspark import NAMES
 from pyspark.sql import SparkSession
 
 from rtmp_spark.spark import ingest
-
-# Drivers and servers that tests start live too short for Java's slow compiler (as in `start_spark(small=True)`).
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 
 @pytest.fixture

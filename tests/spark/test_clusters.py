@@ -1,4 +1,4 @@
-"""The same tables where executors are processes of their own: below one driver, and under a standalone master."""
+"""The same tables where executors are processes of their own, under a standalone master."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from otherspark import INGEST, NAMES, assert_same, free_port, python
+from otherspark import INGEST, NAMES, QUICK_JAVA, assert_same, free_port, python
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-
-def run(lake: Path, sample_pcaps: Path, *extra: str) -> None:
-    python(INGEST, "ingest", *(str(sample_pcaps / name) for name in NAMES), "--lake", str(lake), *extra)
-
-
-def test_executors_in_their_own_processes(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:
-    run(tmp_path / "lake", sample_pcaps, "--master", "local-cluster[2,1,1024]", "--split-size", "64KB")
-    assert_same(local, tmp_path / "lake")
 
 
 @pytest.fixture
@@ -28,7 +19,7 @@ def standalone(tmp_path: Path) -> Iterator[str]:
     """A standalone master with two workers, each a process of its own; only these are ended."""
     port = free_port()
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-    environment = os.environ | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = os.environ | QUICK_JAVA | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str) -> None:
@@ -55,5 +46,7 @@ def standalone(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_standalone_master_with_two_workers(local: Path, standalone: str, sample_pcaps: Path, tmp_path: Path) -> None:
-    run(tmp_path / "lake", sample_pcaps, "--master", standalone)
-    assert_same(local, tmp_path / "lake")
+    """Ranges of the files, so that there is work for both."""
+    captures, lake = (str(sample_pcaps / name) for name in NAMES), tmp_path / "lake"
+    python(INGEST, "ingest", *captures, "--lake", str(lake), "--master", standalone, "--split-size", "64KB")
+    assert_same(local, lake)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from otherspark import NAMES, assert_same, free_port, python
+from otherspark import NAMES, QUICK_JAVA, assert_same, free_port, python
 
 from rtmp_spark.spark.jars import delta_jars
 from rtmp_spark.spark.session import CATALOG, EXTENSION
@@ -40,7 +40,7 @@ def connect() -> Iterator[str]:
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal",
     ]  # fmt: skip
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = os.environ | QUICK_JAVA | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port, server)

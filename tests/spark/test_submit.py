@@ -14,11 +14,14 @@ from pathlib import Path
 import deltalake
 import pyspark
 import pytest
+from otherspark import QUICK_JAVA
+from pyspark.sql import SparkSession
 
 import rtmp_spark
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.redact import KEY_VARIABLE
 from rtmp_spark.forensics.hindsight import judge_together
+from rtmp_spark.spark import ingest
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.jars import delta_jars
 
@@ -66,7 +69,8 @@ def submitted(
     options = [word for key, value in settings.items() if value for word in ("--conf", f"{key}={value}")]
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     command = [str(program), *options, "--py-files", str(package), str(ROOT / "jobs" / script), *arguments]
-    environment = ELSEWHERE | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1", KEY_VARIABLE: KEY}
+    own = {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1", KEY_VARIABLE: KEY}
+    environment = ELSEWHERE | QUICK_JAVA | own
     return subprocess.run(command, env=environment, cwd=package.parent, text=True, capture_output=True, timeout=900)
 
 
@@ -85,11 +89,19 @@ def expected(paths: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def test_a_recording_in_two_ingests(sample_pcaps: Path, tmp_path: Path, package: Path, python: Path) -> None:
-    """The second resumes, on executors, what the first saved."""
+def test_a_recording_in_two_ingests(
+    spark: SparkSession,
+    sample_pcaps: Path,
+    tmp_path: Path,
+    package: Path,
+    python: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second resumes, on executors, what a session of our own saved."""
     files = [str(path) for path in sorted(sample_pcaps.glob("rotated_*_0?.pcap"))]
     lake = tmp_path / "lake"
-    submit("ingest.py", package, python, files[0], "--lake", str(lake), master="local[1]")
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    ingest(spark, files[:1], str(lake))
     submit("ingest.py", package, python, *files[1:], "--lake", str(lake))
     wanted = expected(files)
     assert len(wanted["connections"]) == 1 and wanted["messages"]
