@@ -22,6 +22,7 @@ LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so 
 SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
 BRIEF_NS = 240_000_000_000  # and one that said nothing yet (RFC 5382 5, REQ-5: partially open connections)
 _LEAST_WINDOW = 65_535
+_IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each
 Endpoint = tuple[str, int]
@@ -33,9 +34,9 @@ def endpoint(packed: bytes) -> Endpoint:
 
 @lru_cache(4096)
 def _host(packed: bytes) -> str:
-    address = ipaddress.IPv6Address(packed)
-    mapped = address.ipv4_mapped
-    return str(address if mapped is None else mapped)
+    if packed.startswith(_IPV4_MAPPED):
+        return "{}.{}.{}.{}".format(*packed[12:])
+    return str(ipaddress.IPv6Address(packed))
 
 
 class Connection:

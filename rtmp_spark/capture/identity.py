@@ -19,7 +19,7 @@ def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_s
 
 @lru_cache(4096)
 def _packed(host: str) -> bytes:
-    return ip_address(host).packed
+    return ip_address(host).packed if ":" in host else bytes(map(int, host.split(".")))
 
 
 def community_id(a: tuple[str, int], b: tuple[str, int]) -> str:

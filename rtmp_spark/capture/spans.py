@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from rtmp_spark.capture.facts import Row
@@ -41,7 +42,7 @@ class StreamSpan:
 
     def state(self, name: str | None) -> list[Any]:
         """Its fields; `name` is what may be kept of the stream name."""
-        values = {field: getattr(self, field) for field in self.__slots__}
+        values = dict(zip(self.__slots__, _values(self)))
         values |= {"name": name, "measure": None if self.measure is None else self.measure.state()}
         return list(values.values())
 
@@ -53,3 +54,6 @@ class StreamSpan:
                 value = resume_measure(value) if resume_measure is not None else None
             setattr(span, name, value)
         return span
+
+
+_values = attrgetter(*StreamSpan.__slots__)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
+from operator import attrgetter
 from typing import Any
 
 from .chunk import ABSENT, ChunkStream, Dechunker
@@ -450,11 +451,11 @@ class RtmpDecoder:
         blobs = [bytes(self._buffer)]
         streams = []
         for cs in chunks.streams.values():
-            streams.append([getattr(cs, name) for name in _STREAM_FIELDS])
+            streams.append(_stream_fields(cs))
             blobs.append(bytes(cs.payload))
         fields: dict[str, Any] = {
-            "decoder": [getattr(self, name) for name in _DECODER_FIELDS],
-            "chunks": [getattr(chunks, name) for name in _CHUNKS_FIELDS],
+            "decoder": _decoder_fields(self),
+            "chunks": _chunks_fields(chunks),
             "streams": streams,
             "blobs": [len(blob) for blob in blobs],
         }
@@ -523,3 +524,6 @@ _CHUNKS_FIELDS = (
     "inferred",
 )
 _STREAM_FIELDS = ("csid", *(name for name in ChunkStream.__slots__ if name not in ("csid", "payload")))
+_decoder_fields, _chunks_fields, _stream_fields = (
+    attrgetter(*names) for names in (_DECODER_FIELDS, _CHUNKS_FIELDS, _STREAM_FIELDS)
+)

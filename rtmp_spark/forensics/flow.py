@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from rtmp_spark.capture.facts import ControlFact, Place
@@ -50,7 +50,7 @@ class _Sent:
         self.waits: list[list[int]] = []  # from when to when it waited for an acknowledgement, a second or longer
 
     def state(self) -> list[Any]:
-        return [[list(m) for m in self.queue] if name == "queue" else getattr(self, name) for name in self.__slots__]
+        return list(_values(self))
 
     @classmethod
     def resume(cls, state: list[Any]) -> _Sent:
@@ -58,6 +58,9 @@ class _Sent:
         for name, value in zip(cls.__slots__, state):
             setattr(sent, name, [tuple(m) for m in value] if name == "queue" else value)
         return sent
+
+
+_values = attrgetter(*_Sent.__slots__)
 
 
 class FlowRules:

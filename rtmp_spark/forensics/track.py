@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from rtmp_spark.forensics.histogram import Histogram
@@ -84,10 +85,7 @@ class Track:
         return self.bytes * 8000 / (self.elapsed * self.frames / max(self.frames - 1, 1))
 
     def state(self) -> list[Any]:
-        values = {name: getattr(self, name) for name in self.__slots__}
-        for name in ("steps", "key_gaps"):
-            values[name] = values[name].state()
-        return list(values.values())
+        return [value.state() if type(value) is Histogram else value for value in _values(self)]
 
     @classmethod
     def resume(cls, state: list[Any]) -> Track:
@@ -95,3 +93,6 @@ class Track:
         for name, value in zip(cls.__slots__, state):
             setattr(track, name, Histogram.resume(value) if name in ("steps", "key_gaps") else value)
         return track
+
+
+_values = attrgetter(*Track.__slots__)

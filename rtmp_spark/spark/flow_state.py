@@ -49,6 +49,7 @@ _FACTS = {
     )
 }
 _ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, Lost, End)}
+_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode  # states are trees
 _PLAIN_SLOTS = ("service", "refusal", "accepted", "client", "uid", "bytes_in", "_sequence", "_at")
 
 
@@ -76,13 +77,13 @@ class OpenFlow:
 
 def freeze(state: dict[str, Any]) -> bytes:
     """At once: a state shares its lists with the connection it was taken from."""
-    text = json.dumps(state, separators=(",", ":")).encode()
+    text = _json(state).encode()
     compressed: bytes = pa.compress(text, "zstd", asbytes=True)
     return len(text).to_bytes(8, "big") + compressed
 
 
 def pack(header: OpenFlow, frozen: bytes) -> bytes:
-    return json.dumps(vars(header), separators=(",", ":")).encode() + b"\n" + frozen
+    return _json(vars(header)).encode() + b"\n" + frozen
 
 
 def header_of(packed: bytes) -> OpenFlow:
