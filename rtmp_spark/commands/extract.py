@@ -23,7 +23,16 @@ from rtmp_spark.codec import flv
 from rtmp_spark.codec.command import parse_command, without_set_data_frame
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
-from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, parse_aggregate
+from rtmp_spark.codec.message import (
+    AGGREGATE,
+    AUDIO,
+    COMMAND_AMF0,
+    COMMAND_AMF3,
+    DATA_AMF0,
+    DATA_AMF3,
+    VIDEO,
+    parse_aggregate,
+)
 from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.commands.output_file import output_path, whole_file
 from rtmp_spark.commands.recording_options import (
@@ -37,6 +46,7 @@ from rtmp_spark.commands.recording_options import (
 )
 
 _BUFFER_BYTES = 1 << 20
+_MOST_STARTS = 1000  # on one stream id; beyond them all is one stream
 _LEFT_OUT_DATA = frozenset({"|RtmpSampleAccess", "@clearDataFrame", "onStatus"})  # for the peer, not of the stream
 
 
@@ -48,10 +58,12 @@ class Stream(NamedTuple):
     path: Path
     tags: int
     incomplete: int
+    number: int = 1  # of the names that one stream id had
 
     @property
     def file_name(self) -> str:
-        return f"{self.uid}-{self.stream_id}-{self.role}.flv"
+        again = f"-{self.number}" if self.number > 1 else ""
+        return f"{self.uid}-{self.stream_id}-{self.role}{again}.flv"
 
 
 class FlvTrack:
@@ -79,6 +91,16 @@ class FlvTrack:
             file.write(self._buffer)
         self._buffer.clear()
 
+    def append(self, other: FlvTrack) -> None:
+        if other.path.exists():
+            self.flush()
+            with self.path.open("ab") as file, other.path.open("rb") as tags:
+                shutil.copyfileobj(tags, file)
+            other.path.unlink()
+        self._buffer += other._buffer
+        self.audio, self.video = self.audio or other.audio, self.video or other.video
+        self.tags, self.incomplete = self.tags + other.tags, self.incomplete + other.incomplete
+
     def write_to(self, target: Path) -> None:
         with whole_file(target) as out:
             out.write(flv.header(self.audio, self.video))
@@ -92,7 +114,7 @@ class Extraction:
     def __init__(self, directory: Path, settings: Settings) -> None:
         self._directory = directory
         self._settings = settings
-        self._tracks: dict[tuple[int, int, int], FlvTrack] = {}  # connection, direction, stream id
+        self._tracks: dict[tuple[int, int, int], list[FlvTrack]] = {}  # connection, direction, stream id
         self.streams: list[tuple[Stream, FlvTrack]] = []
         settings.hook = self._hook
         settings.closed = self._closed
@@ -101,31 +123,63 @@ class Extraction:
         number = conversation.connection.number
 
         def take(msg_no: int, event: MessageReceived, frame: int) -> None:
-            if event.type_id in (AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE):
-                key = (number, direction, event.stream_id)
-                track = self._tracks.get(key)
-                if track is None:
-                    path = self._directory / "-".join(map(str, key))
-                    track = self._tracks[key] = FlvTrack(path)
-                _add(track, event)
+            type_id = event.type_id
+            if type_id in (AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE):
+                tracks = self._tracks.get((number, direction, event.stream_id))
+                _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id), event)
+            elif type_id in (COMMAND_AMF0, COMMAND_AMF3) and _starts(type_id, event.payload):
+                if len(self._tracks.get((number, direction, event.stream_id), ())) < _MOST_STARTS:
+                    self._begin(number, direction, event.stream_id)
 
         return take
 
+    def _begin(self, number: int, direction: int, stream_id: int) -> FlvTrack:
+        tracks = self._tracks.setdefault((number, direction, stream_id), [])
+        tracks.append(FlvTrack(self._directory / f"{number}-{direction}-{stream_id}-{len(tracks)}"))
+        return tracks[-1]
+
     def _closed(self, conversation: Conversation) -> None:
         number = conversation.connection.number
-        redactor = self._settings.redactor
+        redactor, wanted, uid = self._settings.redactor, self._settings.stream, conversation.uid or ""
         for key in [key for key in self._tracks if key[0] == number]:
-            track = self._tracks.pop(key)
             role = "publish" if conversation.direction_name(key[1]) == "c2s" else "play"
-            names = [s.name for s in conversation.session.spans if s.stream_id == key[2] and s.role == role]
-            wanted = self._settings.stream
-            if not track.tags or (wanted is not None and not any(redactor.matches(wanted, name) for name in names)):
-                track.path.unlink(missing_ok=True)
-                continue
-            track.flush()
-            name = next((redactor.stream_name(n) for n in names if n is not None), None)
-            uid = conversation.uid or ""
-            self.streams.append((Stream(uid, key[2], role, name, track.path, track.tags, track.incomplete), track))
+            spans = [s for s in conversation.session.spans if s.role == role]
+            names = [s.name for s in spans if key[2] in (s.stream_id, s.media_stream_id)]
+            for place, (own, track) in enumerate(_apart(self._tracks.pop(key), names), 1):
+                if not track.tags or (wanted is not None and not any(redactor.matches(wanted, name) for name in own)):
+                    track.path.unlink(missing_ok=True)
+                    continue
+                track.flush()
+                name = next((redactor.stream_name(name) for name in own if name is not None), None)
+                stream = Stream(uid, key[2], role, name, track.path, track.tags, track.incomplete, place)
+                self.streams.append((stream, track))
+
+
+def _starts(type_id: int, payload: bytes) -> bool:
+    """Whether another stream may begin on this id: what was sent so far had a name of its own."""
+    if b"NetStream.Play.Start" in payload:
+        return True
+    if b"publish" not in payload[:12]:
+        return False
+    command = parse_command(type_id, payload)
+    return command.name == "publish" and isinstance(command.arg(1), str)
+
+
+def _apart(tracks: list[FlvTrack], names: list[str | None]) -> list[tuple[list[str | None], FlvTrack]]:
+    """One track for each name; one for all where it cannot be told which start had which name."""
+    if len(names) == len(tracks) - 1 and names:
+        names = [names[0], *names]  # what was sent before the first start
+    if len(names) != len(tracks):
+        names, known = [None] * len(tracks), names
+    else:
+        known = []
+    joined: dict[str | None, FlvTrack] = {}
+    for name, track in zip(names, tracks):
+        if name in joined:
+            joined[name].append(track)
+        else:
+            joined[name] = track
+    return [(known or [name], track) for name, track in joined.items()]
 
 
 def _add(track: FlvTrack, event: MessageReceived) -> None:
@@ -176,7 +230,9 @@ def run(args: argparse.Namespace) -> int:
             pass
         tell_problems(recording.files)
         code = exit_code(recording, args)
-        found = sorted(extraction.streams, key=lambda pair: (pair[0].uid, pair[0].stream_id, pair[0].role))
+        found = sorted(
+            extraction.streams, key=lambda pair: (pair[0].uid, pair[0].stream_id, pair[0].role, pair[0].number)
+        )
         if not found:
             if not code:
                 print("rtmp-spark: there is RTMP in what was given, but no media.", file=sys.stderr)

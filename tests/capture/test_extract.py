@@ -172,3 +172,58 @@ def test_names_from_the_wire_are_quoted_and_cannot_steer_the_terminal(
     assert main(["extract", str(path), "--keep-secrets", "-o", f"{tmp_path}/"]) == 0
     said = capsys.readouterr().out
     assert ": publish two words, 1 tags" in said and ": publish red.[31m, 1 tags" in said
+
+
+def frames(path: Path) -> list[bytes]:
+    return [tag.payload for tag in parse_file(path.read_bytes()).tags if tag.type_id == 8]
+
+
+def both(tmp_path: Path, talk: RtmpTalk, role: str) -> None:
+    """Each name has a file of its own, and is chosen by its name."""
+    path = talk.bye().write(tmp_path / "a.pcap")
+    for name, sent in (("first", [b"\x2fa", b"\x2fb"]), ("second", [b"\x2fc"])):
+        assert main(["extract", str(path), "--stream", name, "-o", str(tmp_path / "one.flv")]) == 0
+        assert frames(tmp_path / "one.flv") == sent
+    assert main(["extract", str(path), "-o", str(tmp_path / "one.flv")]) == 2
+    assert main(["extract", str(path), "-o", f"{tmp_path}/all/"]) == 0
+    names = sorted(p.name.split("-", 1)[1] for p in (tmp_path / "all").iterdir())
+    assert names == [f"1-{role}-2.flv", f"1-{role}.flv"]
+
+
+def test_two_names_published_one_after_the_other_on_one_stream_id(tmp_path: Path) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    for name, sent in (("first", (b"\x2fa",)), ("first", (b"\x2fb",)), ("second", (b"\x2fc",))):
+        talk.command(0, "publish", 0, None, name, "live", stream_id=1)
+        for payload in sent:
+            talk.send(0, 8, payload, stream_id=1)
+        talk.command(0, "publish", 0, None, False, stream_id=1)  # it stops, and what follows has a new name
+    both(tmp_path, talk, "publish")
+
+
+def test_two_names_played_one_after_the_other_on_one_stream_id(tmp_path: Path) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "vod"})
+    for name, sent in (("first", (b"\x2fa", b"\x2fb")), ("second", (b"\x2fc",))):
+        talk.command(0, "play", 0, None, name, stream_id=1)
+        talk.command(1, "onStatus", 0, None, {"code": "NetStream.Play.Start"}, stream_id=1)
+        for payload in sent:
+            talk.send(1, 8, payload, stream_id=1)
+    both(tmp_path, talk, "play")
+
+
+def test_a_player_that_seeks_gets_one_file(tmp_path: Path) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "vod"})
+    talk.command(0, "play", 0, None, "first", stream_id=1)
+    for payload in (b"\x2fa", b"\x2fb"):
+        talk.command(1, "onStatus", 0, None, {"code": "NetStream.Play.Start"}, stream_id=1)
+        talk.send(1, 8, payload, stream_id=1).command(0, "seek", 0, None, 1000, stream_id=1)
+    path = talk.bye().write(tmp_path / "a.pcap")
+    assert main(["extract", str(path), "--stream", "first", "-o", str(tmp_path / "one.flv")]) == 0
+    assert frames(tmp_path / "one.flv") == [b"\x2fa", b"\x2fb"]
+
+
+def test_media_on_another_stream_id_has_the_name_that_was_asked_for(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Node-Media-Server plays on stream 0 what was asked for on stream 1."""
+    path = sample_pcaps / "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap"
+    (name,) = {row["name"] for row in decode(path, tables=("streams",))["streams"]}
+    assert main(["extract", str(path), "--stream", name, "-o", f"{tmp_path}/all/"]) == 0
+    assert {p.name.split("-", 1)[1] for p in (tmp_path / "all").iterdir()} == {"1-publish.flv", "0-play.flv"}
