@@ -66,6 +66,8 @@ def close_cause(ending: Ending, session: Session) -> str:
         return "protocol_error"
     media_way = next((span.direction for span in reversed(session.spans)), None)
     silence = ending.silence_us(media_way) if media_way else None
+    if media_way and closer != _WHO[media_way]:
+        silence = _without_media_us(ending, session, media_way)
     if silence is not None and silence >= IDLE_US:
         return "idle_timeout" if closer != _WHO[media_way or "c2s"] else "unknown"
     if closer == SERVER and _turned_away(ending, session):
@@ -75,6 +77,12 @@ def close_cause(ending: Ending, session: Session) -> str:
     if any(not span.ended and span.audio + span.video for span in session.spans):
         return "peer_vanished" if closer == CLIENT or ending.close_kind == "rst" else "unknown"
     return "unknown"
+
+
+def _without_media_us(ending: Ending, session: Session, media_way: str) -> int:
+    """How long the receiver of media had none when it closed: answers to pings and the like are no media."""
+    closed = ending.streams["s2c" if media_way == "c2s" else "c2s"].fin_ts_ns // 1000 or ending.ts_end
+    return int(closed - max(span.ts_end for span in session.spans if span.direction == media_way))
 
 
 def _turned_away(ending: Ending, session: Session) -> bool:

@@ -110,6 +110,19 @@ def _timeout(talk: RtmpTalk) -> None:
     talk.wait(30).bye(1)
 
 
+def _timeout_of_media(talk: RtmpTalk) -> None:
+    """The encoder hangs, and the client goes on answering pings."""
+    for _ in range(4):
+        talk.wait(2).send(1, 4, b"\0\6\0\0\0\1").send(0, 4, b"\0\7\0\0\0\1")
+    talk.bye(1)
+
+
+def _close_is_answered_late(talk: RtmpTalk) -> None:
+    talk.talk.add(1, FIN | ACK)
+    talk.talk.seq[1] += 1
+    talk.wait(30).talk.add(0, ACK | FIN)
+
+
 def _too_late(talk: RtmpTalk) -> None:
     """The server closes; only then the client says goodbye, and is answered with a reset."""
     talk.talk.add(1, FIN | ACK)
@@ -132,6 +145,8 @@ def _open(talk: RtmpTalk) -> None:
         (_vanish, ("peer_vanished", "client", "fin")),
         (_reset, ("peer_vanished", "client", "rst")),
         (_timeout, ("idle_timeout", "server", "fin")),
+        (_timeout_of_media, ("idle_timeout", "server", "fin")),
+        (_close_is_answered_late, ("unknown", "server", "fin")),
         (_too_late, ("unknown", "server", "fin")),
         (_server_leaves, ("teardown", "server", "fin")),
         (_open, ("capture_ended", None, "open")),
