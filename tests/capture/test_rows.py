@@ -37,6 +37,8 @@ def test_columns_equal_those_of_pyarrow(kind: pa.DataType) -> None:
         ours = arrow_column(values, kind)
         ours.validate(full=True)
         assert ours.equals(pa.array(values, kind))
+        given = [value for value in values if value is not None]
+        assert arrow_column(given, kind, nullable=False).equals(pa.array(given, kind))
 
     same()
 
