@@ -1,4 +1,4 @@
-"""The same tables where executors are processes of their own, under a standalone master."""
+"""The same tables where executors are processes of their own: below one driver, and under a standalone master."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ import pytest
 from otherspark import INGEST, NAMES, QUICK_JAVA, assert_same, free_port, python
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def run(lake: Path, sample_pcaps: Path, *extra: str) -> None:
+    """Ranges of the files, so that there is work for both executors."""
+    captures = (str(sample_pcaps / name) for name in NAMES)
+    python(INGEST, "ingest", *captures, "--lake", str(lake), "--split-size", "64KB", *extra)
+
+
+def test_executors_below_one_driver(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:
+    run(tmp_path / "lake", sample_pcaps, "--master", "local-cluster[2,1,1024]")
+    assert_same(local, tmp_path / "lake")
 
 
 @pytest.fixture
@@ -46,7 +57,5 @@ def standalone(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_standalone_master_with_two_workers(local: Path, standalone: str, sample_pcaps: Path, tmp_path: Path) -> None:
-    """Ranges of the files, so that there is work for both."""
-    captures, lake = (str(sample_pcaps / name) for name in NAMES), tmp_path / "lake"
-    python(INGEST, "ingest", *captures, "--lake", str(lake), "--master", standalone, "--split-size", "64KB")
-    assert_same(local, lake)
+    run(tmp_path / "lake", sample_pcaps, "--master", standalone)
+    assert_same(local, tmp_path / "lake")
