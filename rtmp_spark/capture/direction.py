@@ -179,6 +179,7 @@ class DirectionDecoder:
         self._places.raise_to(gap.frame)
         ts = gap.ts_ns // 1000
         self.facts.notable.append(GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut))
+        self._places.high += 1  # what the same packet brings comes after the gap
         if not gap.outer:
             self._lose(gap.length)
 
@@ -191,6 +192,7 @@ class DirectionDecoder:
         self.facts.notable.append(
             FaultFact(at, ts, lost.frame, lost.offset, lost.code, severity, lost.detail, None, None)
         )
+        self._places.high += 1
         self._lose(lost.length)
 
     def _lose(self, length: int) -> None:

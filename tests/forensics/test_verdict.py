@@ -86,3 +86,17 @@ def test_a_pause_in_which_the_answers_were_sent_again_too(tmp_path: Path, again:
     rows = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
     (stall,) = [row for row in rows if row["rule_id"] == "TIME_STALL"]
     assert stall["at_fault"] == ("network" if again else "client")
+
+
+def test_a_pause_over_a_gap_is_none(tmp_path: Path) -> None:
+    """The packet behind the gap begins with a message and holds the whole of it."""
+    talk = publishing()
+    for number in range(20, 60):
+        lost = number == 20
+        talk.wait(2.1 if number == 21 else 0.1)
+        talk.send(0, 8, b"\xaf\x01" + bytes(50 + number), stream_id=1, timestamp=100 * number)
+        if lost:
+            del talk.talk.packets[-2:]  # the frame and its receipt
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "findings")["findings"]
+    assert "TCP_GAP" in {row["rule_id"] for row in rows}
+    assert "TIME_STALL" not in {row["rule_id"] for row in rows}
