@@ -211,6 +211,7 @@ def test_no_command_writes_over_what_it_reads(words: tuple[str, str], sample_pca
     assert capture.read_bytes() == before and list(tmp_path.iterdir()) == [capture]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("extract", "-o"), ("slice", "-o"), ("report", "-o"), ("check", "--junit")])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_one_sentence(words: tuple[str, str], sample_pcaps: Path) -> None:

@@ -408,6 +408,7 @@ def test_a_connection_that_only_shook_hands(tmp_path: Path) -> None:
     assert not rows["messages"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -106,6 +106,7 @@ def test_the_same_is_said_inside(tmp_path: Path, sample_pcaps: Path, options: di
         assert what_was_said(rows[table]) == what_was_said(plain[table])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ways())
 def test_lost_packets_cost_only_what_they_touch(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
     plain = decode(sample_pcaps / SAMPLE)

@@ -12,6 +12,7 @@ from decoded import RtmpTalk
 from rtmp_spark.cli import main
 from rtmp_spark.codec.amf import EcmaArray
 
+pytestmark = pytest.mark.slow
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 TURNED = "abc\u202egpj.exe\u2066\x00\x1b[31m\n\u200f"
 

@@ -99,6 +99,7 @@ def test_clean_traffic_has_no_findings(tmp_path: Path) -> None:
 CASES = [(code, side) for code in sorted(LOCAL) for side in CATALOGUE[ViolationCode[code]].sides]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "side"), CASES, ids=[f"{code}-{side}" for code, side in CASES])
 def test_a_fault_breaks_its_own_rule_and_no_other(tmp_path: Path, code: str, side: str) -> None:
     record_fault(code, tmp_path / "fault.pcap", side)
@@ -106,6 +107,7 @@ def test_a_fault_breaks_its_own_rule_and_no_other(tmp_path: Path, code: str, sid
     assert {(who, name) for who, _, name in found} == {(side, code)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", sorted(GENERATED - LOCAL - {"CHUNK_LIMIT", "TIME_SKEW"}))
 def test_faults_of_the_conversation_break_nothing_below_it(tmp_path: Path, code: str) -> None:
     record_fault(code, tmp_path / "fault.pcap")

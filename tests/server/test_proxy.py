@@ -43,6 +43,7 @@ async def through(weather: Weather, observers: tuple[Tap, ...] = (), downstream:
     return got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weather",
     [

@@ -217,6 +217,7 @@ def test_what_nothing_can_follow_any_more_is_let_go(sample_pcaps: Path, tmp_path
     assert difference(sequential(files), tables.rows) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packets", [3, 40])
 @pytest.mark.parametrize("pause", [0.06, 0.07, 23, 25])
 def test_a_long_silence(pause: float, packets: int, sample_pcaps: Path, tmp_path: Path) -> None:
