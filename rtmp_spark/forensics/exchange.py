@@ -32,6 +32,8 @@ class ExchangeRules:
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
         self._ever: dict[str, set[float]] = {"c2s": set(), "s2c": set()}
         self._lost = {"c2s": False, "s2c": False}
+        # Answers to nothing, by who did not ask: if the next that is known of it is a gap, the question was in there.
+        self._unasked: dict[str, list[Finding]] = {"c2s": [], "s2c": []}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
     def settle(self) -> None:
@@ -41,19 +43,27 @@ class ExchangeRules:
 
     def gap(self, direction: str) -> None:
         self._lost[direction] = True
+        self._unasked[direction].clear()
+
+    def end(self) -> list[Finding]:
+        """Nothing more will be known of either side."""
+        found = self._unasked["c2s"] + self._unasked["s2c"]
+        self._unasked = {"c2s": [], "s2c": []}
+        return found
 
     def command(self, direction: str, fact: CommandFact, from_start: bool) -> list[Finding]:
         """`from_start`: both directions were recorded from their first byte."""
         name = fact.name
         if name is None or fact.type_id not in _COMMANDS:
             return []
-        found: list[Finding] = []
+        found, self._unasked[direction] = self._unasked[direction], []
         number = fact.transaction_id or 0.0
         if not self._commands[direction] and name != "connect" and direction == "c2s":
             found += self._before_connect(name, fact, from_start)
         self._commands[direction] += 1
         if name in _ANSWERS:
-            return found + self._answer(direction, fact, number, from_start)
+            self._unasked[OTHER_WAY[direction]] += self._answer(direction, fact, number, from_start)
+            return found
         if name == "connect" and direction == "c2s":
             self.offered = offered(fact.args)
         if number and name not in _UNANSWERED:
@@ -106,13 +116,15 @@ class ExchangeRules:
     def state(self) -> list[Any]:
         asked = {d: [[number, count] for number, count in known.items()] for d, known in self._asked.items()}
         ever = {d: sorted(numbers) for d, numbers in self._ever.items()}
-        return [self._commands, asked, ever, self._lost, self.offered]
+        unasked = {d: [finding.plain() for finding in found] for d, found in self._unasked.items()}
+        return [self._commands, asked, ever, self._lost, self.offered, unasked]
 
     def resume(self, state: list[Any]) -> None:
-        commands, asked, ever, lost, self.offered = state
+        commands, asked, ever, lost, self.offered, unasked = state
         self._commands, self._lost = dict(commands), dict(lost)
         self._ever = {d: set(numbers) for d, numbers in ever.items()}
         self._asked = {d: dict(known) for d, known in asked.items()}
+        self._unasked = {d: [Finding.from_plain(one) for one in found] for d, found in unasked.items()}
 
 
 @noted

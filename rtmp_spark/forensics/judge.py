@@ -23,7 +23,7 @@ from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.prediction import extension_break
 from rtmp_spark.schema import column_names
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 _INTERVALS = column_names("intervals")
 _SECOND, _AGAIN, _ZERO = (_INTERVALS.index(name) for name in ("ts_second", "retransmitted_bytes", "zero_window_ms"))
 _MOST_TROUBLED = 100_000
@@ -204,7 +204,7 @@ class Judge:
         """Add what the whole connection shows, and take back what another finding explains."""
         session = self._session
         self._ended = cause, ending.closed_by
-        findings.extend(self._found)
+        findings.extend(self._found + self.exchange.end())
         self._found = []
         heard = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
         if heard and self._both_from_start:

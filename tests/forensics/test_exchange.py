@@ -29,7 +29,7 @@ def told(*exchange: tuple[str, CommandFact], from_start: bool = True, gap: str |
         again = ExchangeRules()
         again.resume(json.loads(json.dumps(rules.state())))
         rules = again
-    return [finding.code for finding in found]
+    return [finding.code for finding in found + rules.end()]
 
 
 def test_a_usual_exchange() -> None:
@@ -69,6 +69,16 @@ def test_an_answer_to_nothing() -> None:
     assert told(("c2s", CONNECT), stray, from_start=False) == []
     assert told(("c2s", CONNECT), stray, gap="c2s") == []
     assert told(("c2s", CONNECT), ("s2c", ANSWER), ("s2c", ANSWER)) == []
+
+
+def test_an_answer_to_what_was_lost_is_no_answer_to_nothing() -> None:
+    """The gap becomes known with the packet behind it, after the answer to what was in it."""
+    rules = ExchangeRules()
+    rules.command("c2s", CONNECT, True)
+    rules.command("s2c", ANSWER, True)
+    assert rules.command("s2c", command("_result", 7.0, None, 1), True) == []
+    rules.gap("c2s")
+    assert rules.command("c2s", command("publish", 0.0, None, "s", "live"), True) == [] and rules.end() == []
 
 
 @pytest.mark.parametrize(
