@@ -449,8 +449,10 @@ class Conversation:
         told, judged = session.notable, None if self._judge is None else self._judge.notable
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
-            # A fault goes before the media of its packet: it may say that a time there means nothing.
-            before = at - 1 if type(fact) is FaultFact else at
+            # A fault goes before the media of its packet: it may say that a time there means nothing. So does what
+            # begins a stream; a goodbye goes behind it.
+            begins = type(fact) is CommandFact and fact.name == "publish"
+            before = at - 1 if begins or type(fact) is FaultFact else at
             if (first and first[0] <= before) or (second and second[0] <= before):
                 self._fold_media(before)
             direction = names[number]

@@ -395,7 +395,7 @@ class Session:
             self._late(fact, asked)
 
     def _late(self, fact: CommandFact, asked: list[Any]) -> None:
-        if fact.ts - asked[1] > RESPONSE_LIMIT_US:
+        if fact.ts - asked[1] > RESPONSE_LIMIT_US and not self.gaps["s2c"]:  # else the answer may have been lost
             self._no_response(asked, f"{asked[2]} was answered after {(fact.ts - asked[1]) / 1e6:.1f} s")
 
     def _no_response(self, asked: list[Any], detail: str) -> None:

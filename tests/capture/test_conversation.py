@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,29 @@ def test_a_play_is_answered_by_reset_and_start(tmp_path: Path) -> None:
     (play,) = [row["msg_no"] for row in rows["commands"] if row["name"] == "play"]
     told = {row["code"]: row["response_to_msg_no"] for row in rows["commands"] if row["name"] == "onStatus"}
     assert told == {"NetStream.Play.Reset": play, "NetStream.Play.Start": play, "NetStream.Play.UnpublishNotify": None}
+
+
+def test_a_publisher_that_does_not_wait_for_its_answer(tmp_path: Path) -> None:
+    """The command and the first frames are one packet."""
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
+    audio(talk, 1)
+    command, frame = talk.talk.packets[-4], talk.talk.packets[-2]
+    talk.talk.packets[-4:] = [replace(command, payload=command.payload + frame.payload), talk.talk.packets[-1]]
+    audio(talk, 3)
+    (stream,) = decode(talk.bye().write(tmp_path / "a.pcap"))["streams"]
+    assert (stream["name"], stream["audio_messages"]) == ("show", 4)
+
+
+def test_an_answer_that_was_lost_is_not_late(tmp_path: Path) -> None:
+    talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
+    talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Publish.Start"}, stream_id=1)
+    del talk.talk.packets[-2]
+    audio(talk).wait(6)
+    talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Unpublish.Success"}, stream_id=1)
+    rows = decode(talk.bye().write(tmp_path / "a.pcap"))
+    assert "TCP_GAP" in codes(rows) and "CMD_NO_RESPONSE" not in codes(rows)
 
 
 def test_silence_after_a_command_is_told(tmp_path: Path) -> None:
