@@ -12,7 +12,7 @@ import deltalake
 
 NAMES = ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "republish_same_name.pcap")
 # Drivers, servers and executors of tests live too short for Java's slow compiler (as in `start_spark(small=True)`).
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 INGEST = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
