@@ -178,7 +178,9 @@ class FlowIndex:
         frames, offsets, flows = (
             np.concatenate(c) if c else np.zeros(0, np.int64) for c in (self._frames, self._offsets, self._flows)
         )
-        packet_group = group_of[flows] if len(flows) else flows
+        packet_group = group_of[flows].astype(np.int16)
+        in_groups = np.argsort(packet_group, kind="stable")
+        frames, offsets, packet_group = frames[in_groups], offsets[in_groups], packet_group[in_groups]
         for number in np.unique(group_of).tolist():
             members = np.flatnonzero(group_of == number)
             totals = [self._totals[i] for i in members]
@@ -189,8 +191,8 @@ class FlowIndex:
             )
             packets = None
             if self._with_places:
-                chosen = packet_group == number
-                steps = [np.diff(c[chosen], prepend=0).astype(np.int32) for c in (frames, offsets)]
+                first, last = np.searchsorted(packet_group, (number, number + 1))
+                steps = [np.diff(c[first:last], prepend=0).astype(np.int32) for c in (frames, offsets)]
                 arrays = [pa.Array.from_buffers(pa.int32(), len(c), [None, pa.py_buffer(c)]) for c in steps]
                 packets = dump(pa.RecordBatch.from_arrays(arrays, schema=INDEX))
             yield number, dump(arrow_batch(columns, FLOWS)), packets
