@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,8 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 SMALL_LAKE_BYTES = 64 << 20
 _OWN = "spark.rtmp_spark.own"  # a session of ours, whose settings are ours to change
 _CODE = "spark.sql.codegen.factoryMode"
+# Who chooses a collector in one of these keeps it: Java does not start with two.
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 _LOG4J = """status = error
 rootLogger.level = error
@@ -146,7 +149,8 @@ def local_settings(small: bool) -> dict[str, str]:
     jars = delta_jars()
     cache = cache_directory()
     java = [f"-Dlog4j2.configurationFile={_log4j(cache)}", f"-Dderby.system.home={tempfile.gettempdir()}"]
-    java.append("-XX:+UseParallelGC")  # the work waits for the whole, never for a pause
+    if not any(re.search(r"-XX:\+Use\w+GC", os.environ.get(name, "")) for name in _JAVA_VARIABLES):
+        java.append("-XX:+UseParallelGC")  # the work waits for the whole, never for a pause
     if small:
         # With C1 alone Java reserves 48 MB for code, Spark fills it, and from then on nothing is compiled.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
