@@ -39,11 +39,14 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     from rtmp_spark.codec.errors import UserError
     from rtmp_spark.spark import start_spark
+    from rtmp_spark.spark.jars import delta_jars, java_home
 
     try:
-        session = start_spark("local[2]", small=True)
+        java_home()
+        delta_jars()
     except UserError as error:
         pytest.skip(f"no Spark here: {error}")
+    session = start_spark("local[2]", small=True)  # everything is there: not to start is a failure
     yield session
     session.stop()
 

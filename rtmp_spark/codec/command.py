@@ -17,8 +17,8 @@ from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resol
 from .errors import EncodeError, ViolationCode
 from .limits import DEFAULT_LIMITS, Limits
 from .message import (
-    COMMAND_AMF0,
     COMMAND_AMF3,
+    COMMANDS,
     DATA_AMF3,
     SHARED_OBJECT_AMF0,
     SHARED_OBJECT_AMF3,
@@ -26,7 +26,6 @@ from .message import (
 
 SET_DATA_FRAME = "@setDataFrame"
 
-_COMMANDS = (COMMAND_AMF0, COMMAND_AMF3)
 _SHARED_OBJECTS = (SHARED_OBJECT_AMF0, SHARED_OBJECT_AMF3)
 _WITH_FORMAT_BYTE = (DATA_AMF3, SHARED_OBJECT_AMF3, COMMAND_AMF3)
 _AMF0_STRINGS = (0x02, 0x0C, 0x11)  # the markers that a name can begin with
@@ -54,7 +53,7 @@ def parse_command(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS)
     """The command, data or shared-object message in a payload of type 15 to 20."""
     if type_id in _SHARED_OBJECTS:
         return parse_shared_object(type_id, payload, limits).as_command()
-    is_command = type_id in _COMMANDS
+    is_command = type_id in COMMANDS
     reading = _read(type_id, payload, limits, 2 if is_command else 1)
     version = 3 if type_id in _WITH_FORMAT_BYTE else 0
     values, violations = reading.values, reading.violations

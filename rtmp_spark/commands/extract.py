@@ -26,10 +26,10 @@ from rtmp_spark.codec.events import COMPLETE, MessageReceived
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,
-    COMMAND_AMF0,
-    COMMAND_AMF3,
+    COMMANDS,
     DATA_AMF0,
     DATA_AMF3,
+    OF_STREAMS,
     VIDEO,
     parse_aggregate,
 )
@@ -124,10 +124,10 @@ class Extraction:
 
         def take(msg_no: int, event: MessageReceived, frame: int) -> None:
             type_id = event.type_id
-            if type_id in (AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE):
+            if type_id in OF_STREAMS:
                 tracks = self._tracks.get((number, direction, event.stream_id))
                 _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id), event)
-            elif type_id in (COMMAND_AMF0, COMMAND_AMF3) and _starts(type_id, event.payload):
+            elif type_id in COMMANDS and _starts(type_id, event.payload):
                 if len(self._tracks.get((number, direction, event.stream_id), ())) < _MOST_STARTS:
                     self._begin(number, direction, event.stream_id)
 

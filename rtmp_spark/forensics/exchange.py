@@ -11,12 +11,11 @@ from typing import Any
 from rtmp_spark.capture.facts import CommandFact, noted
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.message import COMMAND_AMF0, COMMAND_AMF3
+from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.tagged import fields
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
-_COMMANDS = frozenset({COMMAND_AMF0, COMMAND_AMF3})
 _ANSWERS = frozenset({"_result", "_error"})
 # Nobody answers these with their transaction id, so that using one again harms nobody.
 _UNANSWERED = frozenset(
@@ -54,7 +53,7 @@ class ExchangeRules:
     def command(self, direction: str, fact: CommandFact, from_start: bool) -> list[Finding]:
         """`from_start`: both directions were recorded from their first byte."""
         name = fact.name
-        if name is None or fact.type_id not in _COMMANDS:
+        if name is None or fact.type_id not in COMMANDS:
             return []
         found, self._unasked[direction] = self._unasked[direction], []
         number = fact.transaction_id or 0.0

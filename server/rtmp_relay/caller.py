@@ -17,6 +17,7 @@ from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.message import (
     COMMAND_AMF0,
     COMMAND_AMF3,
+    COMMANDS,
     DATA_AMF0,
     STREAM_EOF,
     USER_CONTROL,
@@ -201,7 +202,7 @@ class Caller:
     # -- messages in -----------------------------------------------------------------------------------------
 
     def _receive(self, message: MessageReceived, now: float) -> None:
-        if message.type_id in (COMMAND_AMF0, COMMAND_AMF3):
+        if message.type_id in COMMANDS:
             self._obey(command.parse_command(message.type_id, message.payload), now)
         elif message.type_id == USER_CONTROL:
             control = parse_control(message.type_id, message.payload)

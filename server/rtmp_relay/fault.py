@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
-from rtmp_spark.codec.message import AUDIO, COMMAND_AMF0, COMMAND_AMF3, VIDEO, Message
+from rtmp_spark.codec.message import AUDIO, COMMAND_AMF3, COMMANDS, VIDEO, Message
 
 if TYPE_CHECKING:
     from .caller import CallerOptions
@@ -135,7 +135,7 @@ def names(*wanted: str) -> Choice:
     starts = tuple(b"\x02" + len(name).to_bytes(2, "big") + name.encode() for name in wanted)
 
     def choice(_: RtmpEncoder, message: Message) -> bool:
-        if message.type_id not in (COMMAND_AMF0, COMMAND_AMF3):
+        if message.type_id not in COMMANDS:
             return False
         return message.payload[message.type_id == COMMAND_AMF3 :].startswith(starts)
 

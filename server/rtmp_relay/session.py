@@ -15,17 +15,14 @@ from rtmp_spark.codec import command
 from rtmp_spark.codec.command import Command
 from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.message import (
-    AGGREGATE,
-    AUDIO,
     COMMAND_AMF0,
     COMMAND_AMF3,
-    DATA_AMF0,
-    DATA_AMF3,
+    COMMANDS,
+    OF_STREAMS,
     STREAM_BEGIN,
     STREAM_EOF,
     STREAM_IS_RECORDED,
     USER_CONTROL,
-    VIDEO,
     Message,
     dump_stream_event,
 )
@@ -41,7 +38,6 @@ CONNECTION_CSID = 3  # commands of the connection
 STREAM_CSID = 5  # commands of a stream
 MAX_STREAMS = 64  # message streams of one connection
 SERVER_VERSION = f"rtmp_relay/{__version__}"
-_MEDIA = frozenset((AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE))
 _FORWARD = 4  # E-RTMP: we pass the codec on
 
 
@@ -99,12 +95,12 @@ class Session:
     def receive(self, message: MessageReceived, now: float) -> None:
         if self.close_reason is not None:
             return
-        if message.type_id in _MEDIA:
+        if message.type_id in OF_STREAMS:
             role = self.streams.get(message.stream_id)
             if role is not None and role.player is None:
                 for frame in frames_of(message.type_id, message.timestamp, message.payload):
                     role.stream.feed(frame)
-        elif message.type_id in (COMMAND_AMF0, COMMAND_AMF3):
+        elif message.type_id in COMMANDS:
             received = command.parse_command(message.type_id, message.payload)
             self._amf_version = 3 if message.type_id == COMMAND_AMF3 else 0
             self._obey(received, message.stream_id, now)

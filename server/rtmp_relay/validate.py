@@ -19,8 +19,7 @@ from rtmp_spark.codec.handshake import CLIENT, SERVER, examine
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,
-    COMMAND_AMF0,
-    COMMAND_AMF3,
+    COMMANDS,
     DATA_AMF0,
     DATA_AMF3,
     VIDEO,
@@ -32,7 +31,7 @@ from .analysis import LiveAnalysis, Told
 log = logging.getLogger(__name__)
 
 _SAID_AT_MOST = 10
-_COMMANDS = frozenset((COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3))
+_IN_AMF = COMMANDS | {DATA_AMF0, DATA_AMF3}
 
 
 class _Direction:
@@ -68,7 +67,7 @@ class _Direction:
                 if part.type_id in (AUDIO, VIDEO):
                     found += self._tags.read(part.type_id, message.stream_id, part.timestamp, part.payload)[1]
             return found
-        if type_id in _COMMANDS:
+        if type_id in _IN_AMF:
             return [(code, code.severity, text) for code, _, text in parse_command(type_id, payload).violations]
         return []  # the decoder has judged control messages
 
