@@ -9,7 +9,6 @@ moves, and no recorded time is changed: what has no question nearby stays where 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable
 
 from rtmp_spark.capture.facts import CommandFact, Notable
@@ -23,28 +22,30 @@ _ANSWERS = frozenset({"_result", "_error", "onStatus"})
 def put_off_answers(
     notable: list[Placed], media_at: list[list[int]], unasked: Callable[[int, CommandFact], bool], newest_us: int
 ) -> int | None:
-    """`notable` and `media_at` of both directions in their order; `unasked` knows the questions before these.
+    """`notable` and `media_at` of both directions in their order; `unasked` knows the questions before these: what
+    was ever asked before is answered, however often.
 
     Where the first answer stands whose question may still come, by the newest time that was recorded.
     """
-    questions: dict[tuple[int, bool, float], deque[tuple[int, int]]] = {}
+    questions: dict[tuple[int, bool, float], tuple[int, int]] = {}  # the first of each
     answers: list[tuple[int, int, CommandFact]] = []
     for at, number, _, fact in notable:
         if type(fact) is not CommandFact:
             continue
         if fact.name in _ANSWERS:
             answers.append((at, number, fact))
-        elif (about := _question(fact)) is not None:
-            questions.setdefault((number, *about), deque()).append((at, fact.ts))
+        elif (about := question(fact)) is not None:
+            questions.setdefault((number, *about), (at, fact.ts))
     late: dict[int, dict[int, int]] = {}  # direction, where the answer is: where it belongs
     waits_at: int | None = None
     for at, number, fact in answers:
-        waiting = questions.get((1 - number, *_answered(fact)))
-        if waiting and waiting[0][1] - fact.ts <= NEARBY_US:
+        asked_at, asked_ts = questions.get((1 - number, *answered(fact)), (-1, 0))
+        if 0 <= asked_at <= at:
+            continue
+        if asked_at > at and asked_ts - fact.ts <= NEARBY_US:
             if unasked(number, fact):
-                asked_at = waiting.popleft()[0]
-                if asked_at > at:
-                    late.setdefault(number, {})[at] = asked_at + 1
+                belongs = late.setdefault(number, {})
+                belongs[at] = max(asked_at + 1, belongs.get(at, 0))
         elif waits_at is None and newest_us <= fact.ts + NEARBY_US and unasked(number, fact):
             waits_at = at
     for number, belongs in late.items():
@@ -70,12 +71,12 @@ def _put_off(notable: list[Placed], media_at: list[int], number: int, belongs: d
         media_at[index] = max(media_at[index], until)
 
 
-def _question(fact: CommandFact) -> tuple[bool, float] | None:
+def question(fact: CommandFact) -> tuple[bool, float] | None:
     """Whether it is about a stream, and its number or else that of the transaction."""
     if fact.name in _STREAM_QUESTIONS:
         return True, fact.stream_id
     return (False, fact.transaction_id) if fact.transaction_id else None
 
 
-def _answered(fact: CommandFact) -> tuple[bool, float]:
+def answered(fact: CommandFact) -> tuple[bool, float]:
     return (True, fact.stream_id) if fact.name == "onStatus" else (False, fact.transaction_id or 0.0)

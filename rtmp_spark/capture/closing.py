@@ -66,7 +66,7 @@ def close_cause(ending: Ending, session: Session) -> str:
         return "protocol_error"
     media_way = next((span.direction for span in reversed(session.spans)), None)
     silence = ending.silence_us(media_way) if media_way else None
-    if media_way and closer != _WHO[media_way]:
+    if media_way == "c2s" and closer == SERVER:  # a player that waits may have been told to
         silence = _without_media_us(ending, session, media_way)
     if silence is not None and silence >= IDLE_US:
         return "idle_timeout" if closer != _WHO[media_way or "c2s"] else "unknown"

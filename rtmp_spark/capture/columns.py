@@ -26,7 +26,8 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType, nullable: bool = True
     count = len(values)
     if count == 0:
         return pa.nulls(0, kind)
-    missing = values.count(None) if nullable else 0  # asking takes as long as a column of numbers
+    # Asking takes as long as a column of numbers; where null may not be, integers and texts refuse it by themselves.
+    missing = values.count(None) if nullable or kind in (pa.float64(), pa.bool_()) else 0
     if missing == count:
         return pa.nulls(count, kind)
     validity = None

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rtmp_spark.capture.causality import answered, question
 from rtmp_spark.capture.facts import (
     FRAME_MASK,
     Arguments,
@@ -39,6 +40,7 @@ RESPONSE_LIMIT_US = 5_000_000
 _MAX_PENDING = 1024
 LADDER = 24  # commands that are kept for show where no rows are wanted
 _MAX_STREAMS = 4096
+_MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
@@ -86,9 +88,11 @@ class Session:
         self._open: dict[int, StreamSpan] = {}
         self._asked: dict[str, dict[float, list[Any]]] = {"c2s": {}, "s2c": {}}
         self._stream_asked: dict[int, list[list[Any]]] = {}
+        self._ever: set[tuple[str, bool, float]] = set()  # asked: by whom, about a stream or not, its number
         self.refused: int | None = None  # time of the last refusal
         self.torn_down: dict[str, int] = {}  # direction -> time of the last goodbye
         self.gaps = {"c2s": 0, "s2c": 0}
+        self._gap_ts = {"c2s": 0, "s2c": 0}  # when the last was known
         self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
         self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
         self.found: list[Finding] = []
@@ -230,6 +234,7 @@ class Session:
 
     def _gap(self, direction: str, fact: GapFact) -> None:
         self.gaps[direction] += 1
+        self._gap_ts[direction] = fact.ts
         if fact.cut:
             return  # CAPTURE_SNAPLEN tells it once for the file
         lost_by = CAPTURE if fact.acked else NETWORK
@@ -316,6 +321,9 @@ class Session:
 
     def _request(self, direction: str, fact: CommandFact) -> None:
         name, args = fact.name, fact.args
+        about = question(fact)
+        if about is not None and len(self._ever) < _MAX_EVER:
+            self._ever.add((direction, *about))
         if fact.transaction_id:
             asked = self._asked[direction]
             if len(asked) < _MAX_PENDING:
@@ -353,10 +361,10 @@ class Session:
 
     def unasked(self, direction: str, fact: CommandFact) -> bool:
         """Whether it answers what nobody asked so far."""
-        if fact.name != "onStatus":
-            return (fact.transaction_id or 0.0) not in self._asked[OTHER_WAY[direction]]
+        if len(self._ever) >= _MAX_EVER or (OTHER_WAY[direction], *answered(fact)) in self._ever:
+            return False
         level, code, _ = _status(fact.args)
-        return (level == "error" or code in _STARTS) and not any(self._stream_asked.values())
+        return fact.name != "onStatus" or level == "error" or code in _STARTS
 
     def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
         """The command that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""
@@ -395,7 +403,8 @@ class Session:
             self._late(fact, asked)
 
     def _late(self, fact: CommandFact, asked: list[Any]) -> None:
-        if fact.ts - asked[1] > RESPONSE_LIMIT_US and not self.gaps["s2c"]:  # else the answer may have been lost
+        lost = self._gap_ts["s2c"] >= asked[1]  # perhaps an earlier answer
+        if fact.ts - asked[1] > RESPONSE_LIMIT_US and not lost:
             self._no_response(asked, f"{asked[2]} was answered after {(fact.ts - asked[1]) / 1e6:.1f} s")
 
     def _no_response(self, asked: list[Any], detail: str) -> None:
@@ -455,9 +464,11 @@ class Session:
             "open": [[i, numbers[id(span)]] for i, span in self._open.items() if id(span) in numbers],
             "asked": {d: [[tid, *asked] for tid, asked in pending.items()] for d, pending in self._asked.items()},
             "stream_asked": [[stream_id, waiting] for stream_id, waiting in self._stream_asked.items()],
+            "ever": sorted(self._ever),
             "refused": self.refused,
             "torn_down": self.torn_down,
             "gaps": self.gaps,
+            "gap_ts": self._gap_ts,
             "faults": self.faults,
         }  # fmt: skip
 
@@ -486,9 +497,11 @@ class Session:
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
         session._asked = {d: {entry[0]: entry[1:] for entry in entries} for d, entries in state["asked"].items()}
         session._stream_asked = dict(state["stream_asked"])
+        session._ever = {(d, bool(about), number) for d, about, number in state["ever"]}
         session.refused = state["refused"]
         session.torn_down = dict(state["torn_down"])
         session.gaps = dict(state["gaps"])
+        session._gap_ts = dict(state["gap_ts"])
         session.faults = dict(state["faults"])
         return session
 

@@ -69,8 +69,9 @@ class Stream(NamedTuple):
 class FlvTrack:
     """The tags of one message stream in one direction, on their way to a temporary file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, announced: bool) -> None:
         self.path = path
+        self.announced = announced  # by a publish or a start
         self.audio = self.video = False
         self.tags = self.incomplete = 0
         self._buffer = bytearray()
@@ -126,16 +127,16 @@ class Extraction:
             type_id = event.type_id
             if type_id in OF_STREAMS:
                 tracks = self._tracks.get((number, direction, event.stream_id))
-                _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id), event)
+                _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id, False), event)
             elif type_id in COMMANDS and _starts(type_id, event.payload):
                 if len(self._tracks.get((number, direction, event.stream_id), ())) < _MOST_STARTS:
-                    self._begin(number, direction, event.stream_id)
+                    self._begin(number, direction, event.stream_id, True)
 
         return take
 
-    def _begin(self, number: int, direction: int, stream_id: int) -> FlvTrack:
+    def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> FlvTrack:
         tracks = self._tracks.setdefault((number, direction, stream_id), [])
-        tracks.append(FlvTrack(self._directory / f"{number}-{direction}-{stream_id}-{len(tracks)}"))
+        tracks.append(FlvTrack(self._directory / f"{number}-{direction}-{stream_id}-{len(tracks)}", announced))
         return tracks[-1]
 
     def _closed(self, conversation: Conversation) -> None:
@@ -167,7 +168,7 @@ def _starts(type_id: int, payload: bytes) -> bool:
 
 def _apart(tracks: list[FlvTrack], names: list[str | None]) -> list[tuple[list[str | None], FlvTrack]]:
     """One track for each name; one for all where it cannot be told which start had which name."""
-    if len(names) == len(tracks) - 1 and names:
+    if not tracks[0].announced and len(names) == len(tracks) - 1 and names:
         names = [names[0], *names]  # what was sent before the first start
     if len(names) != len(tracks):
         names, known = [None] * len(tracks), names

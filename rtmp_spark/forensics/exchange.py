@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rtmp_spark.capture.causality import NEARBY_US
 from rtmp_spark.capture.facts import CommandFact, noted
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
@@ -23,6 +24,7 @@ _UNANSWERED = frozenset(
     "onFCPublish onFCUnpublish onFCSubscribe".split()
 )
 _MOST_IDS = 4096
+_MOST_UNASKED = 64
 
 
 class ExchangeRules:
@@ -31,7 +33,7 @@ class ExchangeRules:
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
         self._ever: dict[str, set[float]] = {"c2s": set(), "s2c": set()}
         self._lost = {"c2s": False, "s2c": False}
-        # Answers to nothing, by who did not ask: if the next that is known of it is a gap, the question was in there.
+        # Answers to nothing, by who did not ask: if a gap is known of it soon after, the question was in there.
         self._unasked: dict[str, list[Finding]] = {"c2s": [], "s2c": []}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
@@ -40,9 +42,9 @@ class ExchangeRules:
             self._asked[direction].clear()
             self._ever[direction].clear()
 
-    def gap(self, direction: str) -> None:
+    def gap(self, direction: str, ts: int) -> None:
         self._lost[direction] = True
-        self._unasked[direction].clear()
+        self._unasked[direction] = [f for f in self._unasked[direction] if (f.ts or 0) < ts - NEARBY_US]
 
     def end(self) -> list[Finding]:
         """Nothing more will be known of either side."""
@@ -61,7 +63,10 @@ class ExchangeRules:
             found += self._before_connect(name, fact, from_start)
         self._commands[direction] += 1
         if name in _ANSWERS:
-            self._unasked[OTHER_WAY[direction]] += self._answer(direction, fact, number, from_start)
+            unasked = self._unasked[OTHER_WAY[direction]]
+            unasked += self._answer(direction, fact, number, from_start)
+            if len(unasked) > _MOST_UNASKED:
+                found.append(unasked.pop(0))
             return found
         if name == "connect" and direction == "c2s":
             self.offered = offered(fact.args)

@@ -169,7 +169,7 @@ def _heard_twice(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Recorded before and behind a router that changes addresses: the same media at the same time."""
     numbers = ("audio_messages", "video_messages", "media_bytes")
     near = all(abs(other[name] - one[name]) <= _AT_ONCE_US for name in ("ts_start", "ts_end"))
-    return near and all(one[name] == other[name] for name in numbers)
+    return near and one["media_bytes"] > 0 and all(one[name] == other[name] for name in numbers)
 
 
 def _note_holders(group: list[dict[str, Any]], refused: Collection[str], holders: dict[str, list[str]]) -> None:

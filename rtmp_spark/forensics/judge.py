@@ -90,7 +90,7 @@ class Judge:
                 self.habits.handshake(direction, fact)  # type: ignore[arg-type]
         elif kind is GapFact:
             self.flow.gap(direction)
-            self.exchange.gap(direction)
+            self.exchange.gap(direction, fact.ts)
             for measure in self._measures(direction):
                 measure.gap()
         elif kind is FaultFact:

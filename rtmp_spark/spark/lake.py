@@ -12,10 +12,11 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark import __version__
@@ -204,16 +205,17 @@ def recover(lake: Lake, state: State) -> None:
     for ingest_id, entries in state.pending:
         _clean_up(lake, ingest_id, entries)
     if state.unswept or local_path(lake.path) is not None:
-        sweep_staging(lake.spark, lake.path)
+        sweep_staging(lake.spark, f"{lake.path}/_staging")
 
 
 def sweep_staging(spark: SparkSession, path: str) -> None:
     """Rows that were on their way into the tables: nobody needs them any more."""
     directory = local_path(path)
     if directory is not None:
-        shutil.rmtree(directory / "_staging", ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         return
-    spark.range(0).write.mode("overwrite").parquet(f"{path}/_staging")  # how Spark deletes, wherever it writes
+    with suppress(PySparkException, OSError):  # the next ingest that heals the lake tries again
+        spark.range(0).write.mode("overwrite").parquet(path)  # how Spark deletes, wherever it writes
 
 
 def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -320,13 +320,13 @@ class _Ingest:
             about_files = file_rows(new, other, options, writer.ingest_id)
             begun.result()
             few = not large and sum(made.num_rows for made in rows.values()) <= FEW_ROWS
-            with interpreted(self.spark, few):
+            with nullcontext() if few else interpreted(self.spark, False):
                 superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
         with self._phase("commit"):
             files = new[-1].number + 1
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
             if large:
-                sweep_staging(self.spark, self.path)
+                sweep_staging(self.spark, writer.staging)
         for item in new:
             told = (item.file.path, item.about.error_hint or "")
             {"ok": self.summary.ingested, "partial": self.summary.ingested}.get(item.about.status, []).append(told[0])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rewrite
+from decoded import RtmpTalk
+from rewrite import Packet
 from rulekit import SAMPLES, command, recorded
 
 from rtmp_spark.capture.causality import NEARBY_US, Placed, put_off_answers
@@ -47,11 +50,92 @@ def test_wherever_the_recording_is_cut(tmp_path: Path) -> None:
     packets = rewrite.read(SAMPLES / TALKS[0])
     ahead = [replace(p, ts_ns=p.ts_ns - 900_000_000) if p.sport == 1935 else p for p in packets]
     ahead.sort(key=lambda p: p.ts_ns)
-    (tmp_path / "whole.pcap").write_bytes(rewrite.pcap(rewrite.build(ahead)))
-    parts = [tmp_path / f"part{first:05}.pcap" for first in range(0, len(ahead), 5)]
-    for number, part in enumerate(parts):
-        part.write_bytes(rewrite.pcap(rewrite.build(ahead[5 * number : 5 * number + 5])))
-    assert told(*parts) == told(tmp_path / "whole.pcap")
+    whole = in_files(ahead, len(ahead), tmp_path / "whole")
+    assert told(*in_files(ahead, 5, tmp_path / "five")) == told(*whole)
+
+
+def begun(*, pause: bool = False) -> RtmpTalk:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"level": "status", "code": "NetConnection.Connect.Success"})
+    talk.command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
+    if pause:  # that nobody answers
+        talk.command(0, "pause", 0, None, False, 0, stream_id=1)
+    return talk
+
+
+def status(talk: RtmpTalk, code: str, level: str = "status") -> None:
+    talk.wait(0.05).command(1, "onStatus", 0, None, {"level": level, "code": code, "description": "x"}, stream_id=1)
+
+
+def frames(talk: RtmpTalk, direction: int, count: int) -> None:
+    for number in range(count):
+        talk.wait(0.02).send(direction, 8, b"\x2fa", stream_id=1, timestamp=number * 20)
+
+
+def published_again() -> RtmpTalk:
+    """The error is about the first, the start about the second."""
+    talk = begun().command(0, "publish", 3, None, "a", "live", stream_id=1)
+    status(talk, "NetStream.Publish.Start")
+    frames(talk, 0, 3)
+    status(talk, "NetStream.Publish.Failed", "error")
+    talk.wait(0.3).command(0, "publish", 4, None, "b", "live", stream_id=1)
+    status(talk, "NetStream.Publish.Start")
+    frames(talk, 0, 4)
+    return talk.bye()
+
+
+def sought() -> RtmpTalk:
+    """A start that answers a seek, and soon after it another play."""
+    talk = begun().command(0, "play", 3, None, "a", stream_id=1)
+    status(talk, "NetStream.Play.Start")
+    frames(talk, 1, 2)
+    talk.wait(0.1).command(0, "seek", 0, None, 1000, stream_id=1)
+    status(talk, "NetStream.Seek.Notify")
+    status(talk, "NetStream.Play.Start")
+    frames(talk, 1, 5)
+    talk.wait(0.1).command(0, "play", 4, None, "b", stream_id=1)
+    status(talk, "NetStream.Play.Start")
+    frames(talk, 1, 1)
+    return talk.bye()
+
+
+@pytest.mark.parametrize(
+    ("talk", "messages"), [(published_again, [("a", 3), ("b", 4)]), (sought, [("a", 7), ("b", 1)])]
+)
+def test_what_was_asked_before_is_answered_however_often(
+    talk: Callable[[], RtmpTalk], messages: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    packets = talk().talk.packets
+    whole = told(*in_files(packets, len(packets), tmp_path / "whole"))
+    assert [(name, audio) for _, _, name, audio, *_ in whole["streams"]] == messages
+    for count in (1, 3):
+        assert told(*in_files(packets, count, tmp_path / str(count))) == whole
+
+
+@pytest.mark.parametrize("pause", [False, True])
+def test_an_answer_ahead_of_its_question_in_files_of_any_size(pause: bool, tmp_path: Path) -> None:
+    talk = begun(pause=pause)
+    for _ in range(6):
+        talk.wait(1).send(0, 3, b"\0\0\1\0")
+    talk.wait(0.1).command(0, "play", 3, None, "a", stream_id=1)
+    status(talk, "NetStream.Play.Start")
+    frames(talk, 1, 8)
+    talk.wait(5).send(0, 3, b"\0\0\1\0").bye()
+    ahead = [replace(p, ts_ns=p.ts_ns - 400_000_000) if p.sport == 1935 else p for p in talk.talk.packets]
+    ahead.sort(key=lambda p: p.ts_ns)
+    whole = told(*in_files(ahead, len(ahead), tmp_path / "whole"))
+    assert [(name, audio) for _, _, name, audio, *_ in whole["streams"]] == [("a", 8)]
+    for count in (3, 5):
+        assert told(*in_files(ahead, count, tmp_path / str(count))) == whole
+
+
+def in_files(packets: list[Packet], count: int, directory: Path) -> list[Path]:
+    directory.mkdir()
+    paths = []
+    for first in range(0, len(packets), count):
+        paths.append(directory / f"{first:05}.pcap")
+        paths[-1].write_bytes(rewrite.pcap(rewrite.build(packets[first : first + count])))
+    return paths
 
 
 def ordered(*facts: Placed, media_at: list[int] | None = None, asked: bool = False) -> list[str | None]:
@@ -79,3 +163,9 @@ def test_nothing_else_moves() -> None:
     assert ordered(answer, of_itself) == ["_result", "createStream"]
     question = (9, 0, 0, command("createStream", 2.0, ts=9))
     assert ordered(question, answer, later) == ["createStream", "_result", "createStream"]
+
+
+def test_two_answers_in_one_packet_wait_for_the_later_question() -> None:
+    answers = [(10, 1, 0, command("_result", 3.0, ts=10)), (10, 1, 1, command("_result", 2.0, ts=10))]
+    questions = [(12, 0, 2, command("createStream", 2.0, ts=12)), (14, 0, 3, command("createStream", 3.0, ts=14))]
+    assert ordered(*answers, *questions) == ["createStream", "createStream", "_result", "_result"]

@@ -254,3 +254,16 @@ def test_a_gap_that_was_acknowledged_is_the_recorders(sample_pcaps: Path) -> Non
                    for name in ("full", "lost_packets"))  # fmt: skip
     for way in ("c2s", "s2c"):
         assert part[f"missed_bytes_{way}"] == whole[f"delivered_bytes_{way}"] - part[f"delivered_bytes_{way}"]
+
+
+def test_a_player_that_paused_and_left_was_not_timed_out(tmp_path: Path) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "vod"})
+    talk.command(0, "play", 0, None, "a", stream_id=1)
+    talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Play.Start"}, stream_id=1)
+    for number in range(5):
+        talk.wait(0.02).send(1, 8, b"\x2fa", stream_id=1, timestamp=20 * number)
+    talk.command(0, "pause", 0, None, True, 100, stream_id=1)
+    for _ in range(4):
+        talk.wait(2).send(1, 4, b"\0\6\0\0\0\1").send(0, 4, b"\0\7\0\0\0\1")
+    (row,) = decode(talk.bye().write(tmp_path / "paused.pcap"))["connections"]
+    assert row["close_cause"] != "idle_timeout"

@@ -227,3 +227,17 @@ def test_media_on_another_stream_id_has_the_name_that_was_asked_for(sample_pcaps
     (name,) = {row["name"] for row in decode(path, tables=("streams",))["streams"]}
     assert main(["extract", str(path), "--stream", name, "-o", f"{tmp_path}/all/"]) == 0
     assert {p.name.split("-", 1)[1] for p in (tmp_path / "all").iterdir()} == {"1-publish.flv", "0-play.flv"}
+
+
+def test_a_seek_after_a_second_play_leaves_nothing_under_the_wrong_name(tmp_path: Path) -> None:
+    """There are more starts than names: which start had which name cannot be told."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "vod"})
+    for name, arguments, frame in (("play", ("a",), b"\x2fa"), ("play", ("b",), b"\x2fb"), ("seek", (1000,), b"\x2fc")):
+        talk.command(0, name, 0, None, *arguments, stream_id=1)
+        talk.command(1, "onStatus", 0, None, {"code": "NetStream.Play.Start"}, stream_id=1)
+        talk.send(1, 8, frame, stream_id=1)
+    path = talk.bye().write(tmp_path / "x.pcap")
+    for name in ("a", "b"):
+        target = tmp_path / f"{name}.flv"
+        assert main(["extract", str(path), "--stream", name, "-o", str(target), "--keep-secrets"]) == 0
+        assert [tag.payload for tag in parse_file(target.read_bytes()).tags] == [b"\x2fa", b"\x2fb", b"\x2fc"]

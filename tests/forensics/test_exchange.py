@@ -22,7 +22,7 @@ ANSWER = command("_result", 1.0, None, {"code": "NetConnection.Connect.Success"}
 def told(*exchange: tuple[str, CommandFact], from_start: bool = True, gap: str | None = None) -> list[ViolationCode]:
     rules = ExchangeRules()
     if gap is not None:
-        rules.gap(gap)
+        rules.gap(gap, 0)
     found = []
     for direction, fact in exchange:
         found += rules.command(direction, fact, from_start)
@@ -77,8 +77,17 @@ def test_an_answer_to_what_was_lost_is_no_answer_to_nothing() -> None:
     rules.command("c2s", CONNECT, True)
     rules.command("s2c", ANSWER, True)
     assert rules.command("s2c", command("_result", 7.0, None, 1), True) == []
-    rules.gap("c2s")
+    rules.gap("c2s", 1000)
     assert rules.command("c2s", command("publish", 0.0, None, "s", "live"), True) == [] and rules.end() == []
+
+
+def test_a_gap_long_after_an_answer_to_nothing_explains_nothing() -> None:
+    rules = ExchangeRules()
+    rules.command("c2s", CONNECT, True)
+    rules.command("s2c", ANSWER, True)
+    rules.command("s2c", command("_result", 7.0, None, 1), True)
+    rules.gap("c2s", 40_000_000)
+    assert [finding.code for finding in rules.end()] == [CODE.CMD_RESPONSE_UNEXPECTED]
 
 
 @pytest.mark.parametrize(

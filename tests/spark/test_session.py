@@ -12,6 +12,8 @@ MODE = "spark.sql.codegen.factoryMode"
 
 def test_a_collector_that_the_user_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java does not start with two."""
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
     assert "-XX:+UseParallelGC" in local_settings(small=True)["spark.driver.extraJavaOptions"]
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xmx1g -XX:+UseG1GC")
     assert "GC" not in local_settings(small=True)["spark.driver.extraJavaOptions"]

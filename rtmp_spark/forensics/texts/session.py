@@ -25,8 +25,8 @@ CLOSE_CAUSES = (
     Cause(
         "peer_vanished",
         "In the middle of a stream the client closed, or a side reset the connection, without a goodbye: a program "
-        "that was killed or crashed, a machine or a line that went away. Without a close: bytes were sent again and "
-        "again for 5 s or more, and not even TCP answered.",
+        "that was killed or crashed, a machine or a line that went away. Without a close: bytes were only sent again, "
+        "for 3 s or more, and for 5 s or more not even TCP answered.",
         "Look at the log of the side that closed, at that time; for a reset also at firewalls and proxies between. "
         "Without a close look at the way between them, recording at its other end too.",
     ),
