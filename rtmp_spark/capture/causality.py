@@ -11,10 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
-from rtmp_spark.capture.facts import CommandFact, Notable
+from rtmp_spark.capture.facts import NEARBY_US, CommandFact, Notable
 
 Placed = tuple[int, int, int, Notable]  # where it became known, direction, sequence, fact
-NEARBY_US = 2_000_000  # a question so much later is another one
 _STREAM_QUESTIONS = frozenset({"publish", "play", "play2"})
 _ANSWERS = frozenset({"_result", "_error", "onStatus"})
 

@@ -15,6 +15,7 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 
 FRAME_BITS = 40
 FRAME_MASK = (1 << FRAME_BITS) - 1
+NEARBY_US = 2_000_000  # a question recorded so much later than an answer is another one
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")

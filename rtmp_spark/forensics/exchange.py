@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtmp_spark.capture.causality import NEARBY_US
-from rtmp_spark.capture.facts import CommandFact, noted
+from rtmp_spark.capture.facts import NEARBY_US, CommandFact, noted
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.message import COMMANDS

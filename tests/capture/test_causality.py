@@ -13,7 +13,8 @@ from decoded import RtmpTalk
 from rewrite import Packet
 from rulekit import SAMPLES, command, recorded
 
-from rtmp_spark.capture.causality import NEARBY_US, Placed, put_off_answers
+from rtmp_spark.capture.causality import Placed, put_off_answers
+from rtmp_spark.capture.facts import NEARBY_US
 
 TALKS = ("nginx_vod_rtmpdump_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "denied_and_unknown_app.pcap")
 
@@ -108,6 +109,7 @@ def test_what_was_asked_before_is_answered_however_often(
     packets = talk().talk.packets
     whole = told(*in_files(packets, len(packets), tmp_path / "whole"))
     assert [(name, audio) for _, _, name, audio, *_ in whole["streams"]] == messages
+    assert "failed" not in [verdict for *_, verdict in whole["streams"]]
     for count in (1, 3):
         assert told(*in_files(packets, count, tmp_path / str(count))) == whole
 
