@@ -17,7 +17,7 @@ from rtmp_spark.capture.causality import put_off_answers
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.direction import DirectionDecoder
-from rtmp_spark.capture.facts import CommandFact, FaultFact, HandshakeFact, Notable, Row
+from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, HandshakeFact, Notable, Row
 from rtmp_spark.capture.findings import Finding, FindingFold
 from rtmp_spark.capture.identity import make_uid
 from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
@@ -449,12 +449,14 @@ class Conversation:
         told, judged = session.notable, None if self._judge is None else self._judge.notable
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
-            # A fault goes before the media of its packet: it may say that a time there means nothing. So does what
-            # begins a stream; a goodbye goes behind it.
-            begins = type(fact) is CommandFact and fact.name == "publish"
-            before = at - 1 if begins or type(fact) is FaultFact else at
+            # A fault goes before the media of its packet: it may say that a time there means nothing. What was said
+            # goes where its sender put it.
+            said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact)) else None
+            before = at - 1 if said is not None or type(fact) is FaultFact else at
             if (first and first[0] <= before) or (second and second[0] <= before):
                 self._fold_media(before)
+            if said is not None and self._media_at[number] and self._media_at[number][0] == at:
+                self._fold_media_before(number, at, said)
             direction = names[number]
             told(direction, fact)
             if judged is not None:
@@ -475,12 +477,22 @@ class Conversation:
     def _fold_media(self, up_to: int | None) -> None:
         for number in (0, 1):
             known = self._media_at[number]
-            if not known or (up_to is not None and known[0] > up_to):
-                continue
-            cut = len(known) if up_to is None else bisect_right(known, up_to)
-            rows, known_at = self._media[number][:cut], known[:cut]
-            del self._media[number][:cut], known[:cut]
-            self.session.media(self.direction_name(number), rows, known_at)
+            if known and (up_to is None or known[0] <= up_to):
+                self._fold_first_media(number, len(known) if up_to is None else bisect_right(known, up_to))
+
+    def _fold_media_before(self, number: int, at: int, msg_no: int) -> None:
+        """What packet `at` made known of a direction's media in messages before this one."""
+        rows, known = self._media[number], self._media_at[number]
+        cut = 0
+        while cut < len(rows) and known[cut] == at and rows[cut][0] < msg_no:
+            cut += 1
+        if cut:
+            self._fold_first_media(number, cut)
+
+    def _fold_first_media(self, number: int, cut: int) -> None:
+        rows, known_at = self._media[number][:cut], self._media_at[number][:cut]
+        del self._media[number][:cut], self._media_at[number][:cut]
+        self.session.media(self.direction_name(number), rows, known_at)
 
     def _match_stream(self, sink: RowSink) -> None:
         wanted = self._settings.stream

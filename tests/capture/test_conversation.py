@@ -79,6 +79,25 @@ def test_a_publisher_that_does_not_wait_for_its_answer(tmp_path: Path) -> None:
     assert (stream["name"], stream["audio_messages"]) == ("show", 4)
 
 
+@pytest.mark.parametrize("goodbye", ["publish", "closeStream", "deleteStream"])
+def test_one_packet_with_the_end_of_one_stream_and_the_beginning_of_another(tmp_path: Path, goodbye: str) -> None:
+    talk = publishing(RtmpTalk())
+    audio(talk, 3)
+    began = len(talk.talk.packets)
+    audio(talk, 2)
+    if goodbye == "deleteStream":
+        talk.command(0, goodbye, 0, None, 1)
+    else:
+        talk.command(0, goodbye, 0, None, *([False] if goodbye == "publish" else []), stream_id=1)
+    talk.command(0, "publish", 4, None, "another", "live", stream_id=1)
+    audio(talk, 4)
+    said = talk.talk.packets[began::2]
+    joined = replace(said[0], payload=b"".join(packet.payload for packet in said))
+    talk.talk.packets[began:] = [joined, talk.talk.packets[-1]]
+    rows = decode(talk.bye().write(tmp_path / "a.pcap"))
+    assert [(row["name"], row["audio_messages"]) for row in rows["streams"]] == [("show", 5), ("another", 4)]
+
+
 def test_an_answer_that_was_lost_is_not_late(tmp_path: Path) -> None:
     talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
     talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
