@@ -16,6 +16,7 @@ CLIENT, SERVER, NETWORK, CAPTURE = "client", "server", "network", "capture"
 SENDER = {"c2s": CLIENT, "s2c": SERVER}
 _LISTED = 5  # places that are told one by one in `detail`
 _DETAIL_CHARS = 2000
+_MOST_KINDS = 1024  # beyond them streams are not told apart
 
 
 class Finding(NamedTuple):
@@ -88,6 +89,11 @@ class _Folded:
         if finding.frame is not None:
             self.frame_last, self.ts_last = finding.frame, finding.ts
 
+    def seen(self, since: int | None, until: int | None) -> bool:
+        first = self.first.ts
+        last = first if self.ts_last is None else self.ts_last
+        return (since is None or last is None or last >= since) and (until is None or first is None or first < until)
+
 
 class FindingFold:
     """Findings of one connection, or of one file."""
@@ -103,6 +109,9 @@ class FindingFold:
         severity = finding.severity or finding.code.severity
         key = (finding.code, severity, finding.at_fault, finding.direction, finding.stream_id)
         folded = self._folded.get(key)
+        if folded is None and len(self._folded) >= _MOST_KINDS and finding.stream_id is not None:
+            self.add(finding._replace(stream_id=None))
+            return
         if folded is None:
             folded = self._folded[key] = _Folded(finding)
             self._ordered = None
@@ -130,9 +139,14 @@ class FindingFold:
     def codes(self) -> set[ViolationCode]:
         return {key[0] for key in self._folded}
 
-    def first_ones(self) -> list[Finding]:
-        """The first of each kind, with its severity and how often it was seen, in the order of their places."""
-        return [folded.first._replace(severity=key[1], times=folded.count) for key, folded in self._in_order()]
+    def first_ones(self, since: int | None = None, until: int | None = None) -> list[Finding]:
+        """The first of each kind, with its severity and how often it was seen, in the order of their places; without
+        what was told of a stream only before `since` or from `until` on."""
+        return [
+            folded.first._replace(severity=key[1], times=folded.count)
+            for key, folded in self._in_order()
+            if key[4] is None or folded.seen(since, until)
+        ]
 
     def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
         """Rows of the table `findings`, capture ids as file numbers."""

@@ -228,8 +228,9 @@ class Session:
             at_fault = None  # a server passes on what its publishers made
         if fact.severity is Severity.ERROR and code.startswith("CHUNK_"):
             self.faults[direction] += 1
+        about = fact.stream_id if code.startswith("MEDIA_") else None  # other faults spoil what comes after them
         self.found.append(
-            Finding(code, fact.detail, fact.severity, at_fault, direction, None, fact.msg_no, fact.frame, fact.ts)
+            Finding(code, fact.detail, fact.severity, at_fault, direction, about, fact.msg_no, fact.frame, fact.ts)
         )
 
     def _gap(self, direction: str, fact: GapFact) -> None:

@@ -100,3 +100,39 @@ def test_a_pause_over_a_gap_is_none(tmp_path: Path) -> None:
     rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "findings")["findings"]
     assert "TCP_GAP" in {row["rule_id"] for row in rows}
     assert "TIME_STALL" not in {row["rule_id"] for row in rows}
+
+
+ADTS = b"\xaf\x01\xff\xf1\x50\x80\x01\x3f\xfc" + bytes(40)  # a header that belongs into a file, not into RTMP
+AAC_CONFIG = b"\xaf\x00\x12\x10"
+
+
+def published(talk: RtmpTalk, name: str, stream_id: int) -> None:
+    talk.command(0, "publish", 2 + stream_id, None, name, "live", stream_id=stream_id)
+    answer = {"level": "status", "code": "NetStream.Publish.Start"}
+    talk.command(1, "onStatus", 0, None, answer, stream_id=stream_id)
+    talk.send(0, 8, AAC_CONFIG, stream_id=stream_id)
+
+
+def test_a_fault_in_the_media_of_one_stream_is_not_the_fault_of_another(tmp_path: Path) -> None:
+    """Two streams of one connection at the same time, and one after the other on the same id."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"code": "NetConnection.Connect.Success"})
+    for stream_id in (1, 2):
+        published(talk, f"at the same time {stream_id}", stream_id)
+    for number in range(20):
+        talk.wait(0.1).send(0, 8, ADTS, stream_id=1, timestamp=100 * number)
+        talk.send(0, 8, b"\xaf\x01\x21" + bytes(50), stream_id=2, timestamp=100 * number)
+    talk.command(0, "closeStream", 0, None, stream_id=1)
+    published(talk.wait(0.1), "later", 1)
+    for number in range(20, 40):
+        talk.wait(0.1).send(0, 8, b"\xaf\x01\x21" + bytes(50), stream_id=1, timestamp=100 * number)
+    for stream_id in (1, 2):
+        talk.command(0, "deleteStream", 0, None, stream_id)
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "streams", "findings")
+    assert {(row["name"], row["verdict"], row["verdict_rule_id"]) for row in rows["streams"]} == {
+        ("at the same time 1", "degraded", "MEDIA_ADTS"),
+        ("at the same time 2", "ok", None),
+        ("later", "ok", None),
+    }
+    (fault,) = [row for row in rows["findings"] if row["rule_id"] == "MEDIA_ADTS"]
+    assert (fault["stream_id"], fault["count"]) == (1, 20)
