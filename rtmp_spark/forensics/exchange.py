@@ -6,6 +6,7 @@ What was asked, refused or left unanswered is told by the session fold, which ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rtmp_spark.capture.facts import NEARBY_US, CommandFact, noted
@@ -23,7 +24,7 @@ _UNANSWERED = frozenset(
     "onFCPublish onFCUnpublish onFCSubscribe".split()
 )
 _MOST_IDS = 4096
-_MOST_UNASKED = 64
+_MOST_UNHEARD = 64
 
 
 class ExchangeRules:
@@ -32,8 +33,9 @@ class ExchangeRules:
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
         self._ever: dict[str, set[float]] = {"c2s": set(), "s2c": set()}
         self._lost = {"c2s": False, "s2c": False}
-        # Answers to nothing, by who did not ask: if a gap is known of it soon after, the question was in there.
-        self._unasked: dict[str, list[Finding]] = {"c2s": [], "s2c": []}
+        # Answers to nothing, by who did not ask, and ids used again, by who did not answer: if a gap is known of it
+        # soon after, the question or the answer was in there.
+        self._unheard: dict[str, list[Finding]] = {"c2s": [], "s2c": []}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
     def settle(self) -> None:
@@ -43,37 +45,38 @@ class ExchangeRules:
 
     def gap(self, direction: str, ts: int) -> None:
         self._lost[direction] = True
-        self._unasked[direction] = [f for f in self._unasked[direction] if (f.ts or 0) < ts - NEARBY_US]
+        self._unheard[direction] = [f for f in self._unheard[direction] if (f.ts or 0) < ts - NEARBY_US]
 
     def end(self) -> list[Finding]:
         """Nothing more will be known of either side."""
-        found = self._unasked["c2s"] + self._unasked["s2c"]
-        self._unasked = {"c2s": [], "s2c": []}
+        found = self._unheard["c2s"] + self._unheard["s2c"]
+        self._unheard = {"c2s": [], "s2c": []}
         return found
 
-    def command(self, direction: str, fact: CommandFact, from_start: bool) -> list[Finding]:
-        """`from_start`: both directions were recorded from their first byte."""
+    def command(self, direction: str, fact: CommandFact, from_start: Mapping[str, bool]) -> list[Finding]:
+        """`from_start`: which directions were recorded from their first byte."""
         name = fact.name
         if name is None or fact.type_id not in COMMANDS:
             return []
-        found, self._unasked[direction] = self._unasked[direction], []
+        found, self._unheard[direction] = self._unheard[direction], []
         number = fact.transaction_id or 0.0
         if not self._commands[direction] and name != "connect" and direction == "c2s":
             found += self._before_connect(name, fact, from_start)
         self._commands[direction] += 1
+        whole = all(from_start.values())
+        unheard = self._unheard[OTHER_WAY[direction]]
         if name in _ANSWERS:
-            unasked = self._unasked[OTHER_WAY[direction]]
-            unasked += self._answer(direction, fact, number, from_start)
-            if len(unasked) > _MOST_UNASKED:
-                found.append(unasked.pop(0))
+            unheard += self._answer(direction, fact, number, whole)
+            if len(unheard) > _MOST_UNHEARD:
+                found.append(unheard.pop(0))
             return found
         if name == "connect" and direction == "c2s":
             self.offered = offered(fact.args)
         if number and name not in _UNANSWERED:
             asked = self._asked[direction]
             waiting = asked.get(number, 0)
-            if waiting:
-                found.append(
+            if waiting and whole and not self._lost[OTHER_WAY[direction]]:
+                unheard.append(
                     Finding(
                         ViolationCode.CMD_TRANSACTION_REUSED,
                         f"{name} has transaction id {number:g} while another command with it has no answer yet", None,
@@ -81,6 +84,8 @@ class ExchangeRules:
                         expected="an id of its own", actual=f"{number:g}",
                     )
                 )  # fmt: skip
+                if len(unheard) > _MOST_UNHEARD:
+                    found.append(unheard.pop(0))
             if len(asked) < _MOST_IDS:
                 asked[number] = waiting + 1
         ever = self._ever[direction]
@@ -88,8 +93,8 @@ class ExchangeRules:
             ever.add(number)
         return found
 
-    def _before_connect(self, name: str, fact: CommandFact, from_start: bool) -> list[Finding]:
-        if not from_start or self._lost["c2s"]:
+    def _before_connect(self, name: str, fact: CommandFact, from_start: Mapping[str, bool]) -> list[Finding]:
+        if not from_start["c2s"] or self._lost["c2s"]:
             return []
         return [
             Finding(
@@ -119,7 +124,7 @@ class ExchangeRules:
     def state(self) -> list[Any]:
         asked = {d: [[number, count] for number, count in known.items()] for d, known in self._asked.items()}
         ever = {d: sorted(numbers) for d, numbers in self._ever.items()}
-        unasked = {d: [finding.plain() for finding in found] for d, found in self._unasked.items()}
+        unasked = {d: [finding.plain() for finding in found] for d, found in self._unheard.items()}
         return [self._commands, asked, ever, self._lost, self.offered, unasked]
 
     def resume(self, state: list[Any]) -> None:
@@ -127,7 +132,7 @@ class ExchangeRules:
         self._commands, self._lost = dict(commands), dict(lost)
         self._ever = {d: set(numbers) for d, numbers in ever.items()}
         self._asked = {d: dict(known) for d, known in asked.items()}
-        self._unasked = {d: [Finding.from_plain(one) for one in found] for d, found in unasked.items()}
+        self._unheard = {d: [Finding.from_plain(one) for one in found] for d, found in unasked.items()}
 
 
 @noted

@@ -139,8 +139,7 @@ class Judge:
         return self._from_start["c2s"] and self._from_start["s2c"]
 
     def _command(self, direction: str, fact: CommandFact) -> None:
-        from_start = self._from_start
-        self._found += self.exchange.command(direction, fact, from_start["c2s"] and from_start["s2c"])
+        self._found += self.exchange.command(direction, fact, self._from_start)
         if direction == "c2s" or self._session.shown:
             self.habits.command(direction, fact)
         name = fact.name

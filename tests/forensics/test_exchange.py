@@ -19,7 +19,12 @@ CONNECT = command("connect", 1.0, {"app": "live"})
 ANSWER = command("_result", 1.0, None, {"code": "NetConnection.Connect.Success"})
 
 
-def told(*exchange: tuple[str, CommandFact], from_start: bool = True, gap: str | None = None) -> list[ViolationCode]:
+BOTH, NEITHER = {"c2s": True, "s2c": True}, {"c2s": False, "s2c": False}
+
+
+def told(
+    *exchange: tuple[str, CommandFact], from_start: dict[str, bool] = BOTH, gap: str | None = None
+) -> list[ViolationCode]:
     rules = ExchangeRules()
     if gap is not None:
         rules.gap(gap, 0)
@@ -50,8 +55,9 @@ def test_a_usual_exchange() -> None:
 def test_a_command_before_connect() -> None:
     early = command("createStream", 1.0, None)
     assert told(("c2s", early), ("c2s", CONNECT)) == [CODE.CMD_BEFORE_CONNECT, CODE.CMD_TRANSACTION_REUSED]
-    assert told(("c2s", early), from_start=False) == []
+    assert told(("c2s", early), from_start=NEITHER) == []
     assert told(("c2s", early), gap="c2s") == []
+    assert told(("c2s", early), ("c2s", CONNECT), from_start={"c2s": True, "s2c": False}) == [CODE.CMD_BEFORE_CONNECT]
 
 
 def test_one_id_for_two() -> None:
@@ -59,14 +65,25 @@ def test_one_id_for_two() -> None:
     answer = ("s2c", command("_result", 2.0, None, 1))
     assert told(("c2s", CONNECT), twice, twice, answer, answer) == [CODE.CMD_TRANSACTION_REUSED]
     assert told(("c2s", CONNECT), twice, answer, twice, answer) == []
+    assert told(("c2s", CONNECT), twice, twice, from_start={"c2s": True, "s2c": False}) == []
+    assert told(("c2s", CONNECT), twice, twice, gap="s2c") == []
     zero = ("c2s", command("releaseStream", 0.0, None, "s"))
     assert told(("c2s", CONNECT), zero, zero) == []
+
+
+def test_an_id_whose_answer_was_lost_is_free_again() -> None:
+    """The gap that held the answer becomes known with the packet behind it."""
+    rules = ExchangeRules()
+    rules.command("c2s", command("createStream", 2.0, None), BOTH)
+    assert rules.command("c2s", command("createStream", 2.0, None), BOTH) == []
+    rules.gap("s2c", 1000)
+    assert rules.end() == []
 
 
 def test_an_answer_to_nothing() -> None:
     stray = ("s2c", command("_result", 777.0, None))
     assert told(("c2s", CONNECT), ("s2c", ANSWER), stray) == [CODE.CMD_RESPONSE_UNEXPECTED]
-    assert told(("c2s", CONNECT), stray, from_start=False) == []
+    assert told(("c2s", CONNECT), stray, from_start=NEITHER) == []
     assert told(("c2s", CONNECT), stray, gap="c2s") == []
     assert told(("c2s", CONNECT), ("s2c", ANSWER), ("s2c", ANSWER)) == []
 
@@ -74,18 +91,18 @@ def test_an_answer_to_nothing() -> None:
 def test_an_answer_to_what_was_lost_is_no_answer_to_nothing() -> None:
     """The gap becomes known with the packet behind it, after the answer to what was in it."""
     rules = ExchangeRules()
-    rules.command("c2s", CONNECT, True)
-    rules.command("s2c", ANSWER, True)
-    assert rules.command("s2c", command("_result", 7.0, None, 1), True) == []
+    rules.command("c2s", CONNECT, BOTH)
+    rules.command("s2c", ANSWER, BOTH)
+    assert rules.command("s2c", command("_result", 7.0, None, 1), BOTH) == []
     rules.gap("c2s", 1000)
-    assert rules.command("c2s", command("publish", 0.0, None, "s", "live"), True) == [] and rules.end() == []
+    assert rules.command("c2s", command("publish", 0.0, None, "s", "live"), BOTH) == [] and rules.end() == []
 
 
 def test_a_gap_long_after_an_answer_to_nothing_explains_nothing() -> None:
     rules = ExchangeRules()
-    rules.command("c2s", CONNECT, True)
-    rules.command("s2c", ANSWER, True)
-    rules.command("s2c", command("_result", 7.0, None, 1), True)
+    rules.command("c2s", CONNECT, BOTH)
+    rules.command("s2c", ANSWER, BOTH)
+    rules.command("s2c", command("_result", 7.0, None, 1), BOTH)
     rules.gap("c2s", 40_000_000)
     assert [finding.code for finding in rules.end()] == [CODE.CMD_RESPONSE_UNEXPECTED]
 
