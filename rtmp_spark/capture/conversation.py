@@ -17,7 +17,7 @@ from rtmp_spark.capture.causality import put_off_answers
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.direction import DirectionDecoder
-from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, HandshakeFact, Notable, Row
+from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, HandshakeFact, LagFact, Notable, Row
 from rtmp_spark.capture.findings import Finding, FindingFold
 from rtmp_spark.capture.identity import make_uid
 from rtmp_spark.capture.items import Conflict, End, Gap, Item, Lost, Run
@@ -451,7 +451,7 @@ class Conversation:
         for at, number, _, fact in self._notable[:cut]:
             # A fault goes before the media of its packet: it may say that a time there means nothing. What was said
             # goes where its sender put it.
-            said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact)) else None
+            said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
             before = at - 1 if said is not None or type(fact) is FaultFact else at
             if (first and first[0] <= before) or (second and second[0] <= before):
                 self._fold_media(before)

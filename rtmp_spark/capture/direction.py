@@ -27,6 +27,7 @@ from rtmp_spark.capture.facts import (
     FaultFact,
     GapFact,
     HandshakeFact,
+    LagFact,
 )
 from rtmp_spark.capture.items import Conflict, Gap, Lost, Run
 from rtmp_spark.codec.amf import to_json
@@ -53,6 +54,8 @@ _REPEATED_BYTES = 4096  # of a command that is worth remembering
 KEPT_PLACES = 1 << 18  # segments remembered for messages that are still under way
 _CONTROL_LAST = 6
 _LONGEST_HEADER = 18
+_MEDIA = (AUDIO, VIDEO, AGGREGATE)
+_MOST_LAGGING = 1024
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 
 # Called with (direction decoder, message row, event) of each message; how payloads leave without being kept.
@@ -129,8 +132,8 @@ class DirectionDecoder:
     """One direction of one connection."""
 
     __slots__ = (
-        "_base", "_decoder", "_hook", "_interval_rows", "_keep_payloads", "_last", "_limits", "_message_rows",
-        "_msg_no", "_places", "_tags", "_waiting",
+        "_base", "_decoder", "_hook", "_interval_rows", "_keep_payloads", "_lagging", "_last", "_limits",
+        "_message_rows", "_msg_no", "_places", "_tags", "_waiting",
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
 
@@ -156,6 +159,7 @@ class DirectionDecoder:
         self._places = Places()
         self._last = (0, 0)  # frame and time where nothing else is known
         self._waiting: list[Violation] = []  # their message has not been reported yet
+        self._lagging: set[tuple[int, int]] = set()  # csid and stream id of media whose times lag
         self._keep_payloads = keep_payloads
         self._message_rows = message_rows
         self._interval_rows = interval_rows
@@ -332,6 +336,8 @@ class DirectionDecoder:
                     TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
                 )
             )  # fmt: skip
+        if event[16] and type_id in _MEDIA:
+            self._follow_time(event, msg_no, at, frame, ts)
         if type_id == AUDIO or type_id == VIDEO:
             self._media(event, type_id, msg_no, 0, timestamp, payload, at, frame, ts)
         elif type_id <= _CONTROL_LAST:
@@ -346,6 +352,18 @@ class DirectionDecoder:
             facts.payloads.append((msg_no, payload))
         if self._hook is not None:
             self._hook(msg_no, event, frame)
+
+    def _follow_time(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
+        csid, stream_id = event.csid, event.stream_id
+        if event.timestamp_rule == "inferred":
+            if (csid, stream_id) not in self._lagging and len(self._lagging) < _MOST_LAGGING:
+                self._lagging.add((csid, stream_id))
+                self.facts.notable.append(LagFact(at, msg_no + 1, ts, frame, csid, stream_id, False))
+            return
+        for lagging in sorted(self._lagging):
+            if lagging[0] == csid:
+                self._lagging.discard(lagging)
+                self.facts.notable.append(LagFact(at, msg_no, ts, frame, *lagging, True))
 
     def _blame(
         self, code: ViolationCode, severity: Severity, detail: str, event: MessageReceived, msg_no: int,
@@ -437,6 +455,7 @@ class DirectionDecoder:
             "midstream": self.midstream,
             "synchronised": self.synchronised,
             "type_counts": list(self.type_counts.items()),
+            "lagging": sorted(self._lagging),
             "places": [places.offsets, places.frames, places.times, places.at, places.high],
             "waiting": [[v.code.value, v.severity.value, v.offset, v.detail, v.message_start] for v in self._waiting],
         }
@@ -460,6 +479,7 @@ class DirectionDecoder:
         direction.midstream = state["midstream"]
         direction.synchronised = state["synchronised"]
         direction.type_counts = dict(state["type_counts"])
+        direction._lagging = {(csid, stream_id) for csid, stream_id in state.get("lagging", ())}
         places = direction._places
         places.offsets, places.frames, places.times, places.at, places.high = state["places"]
         direction._waiting = [

@@ -104,6 +104,19 @@ class GapFact(NamedTuple):
     cut: bool
 
 
+class LagFact(NamedTuple):
+    """Before message `msg_no`: differences of time were lost on a csid, so its times lag; or, with `over`, the next one
+    is said in full."""
+
+    at: int
+    msg_no: int
+    ts: int
+    frame: int
+    csid: int
+    stream_id: int
+    over: bool
+
+
 class ConflictFact(NamedTuple):
     """Two packets with different bytes for one place."""
 
@@ -131,7 +144,7 @@ class HandshakeFact(NamedTuple):
 # frame, csid, type_id, stream_id. A plain tuple: there is one for each message.
 Place = tuple[int, ...]
 
-Notable = CommandFact | ControlFact | FaultFact | GapFact | ConflictFact | HandshakeFact
+Notable = CommandFact | ControlFact | FaultFact | GapFact | LagFact | ConflictFact | HandshakeFact
 
 
 class Facts:

@@ -11,7 +11,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, FaultFact, GapFact, HandshakeFact, Notable, Place, Row
+from rtmp_spark.capture.facts import (
+    CommandFact,
+    ControlFact,
+    FaultFact,
+    GapFact,
+    HandshakeFact,
+    LagFact,
+    Notable,
+    Place,
+    Row,
+)
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold, lasting
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
@@ -95,6 +105,8 @@ class Judge:
             self.exchange.gap(direction, fact.ts)
             for measure in self._measures(direction):
                 measure.gap()
+        elif kind is LagFact:
+            self._lag(direction, fact)  # type: ignore[arg-type]
         elif kind is FaultFact:
             self._fault(direction, fact)  # type: ignore[arg-type]
 
@@ -169,6 +181,10 @@ class Judge:
         elif fact.code in _SPOILS_TIME and fact.msg_no is not None:
             for measure in self._measures(direction):
                 measure.excuse(fact.msg_no)
+
+    def _lag(self, direction: str, fact: LagFact) -> None:
+        for measure in self._measures(direction, fact.stream_id):
+            measure.lag(fact.csid, fact.over)
 
     def _control(self, direction: str, fact: ControlFact) -> None:
         self._found += self.flow.control(direction, fact)

@@ -52,9 +52,9 @@ class StreamMeasure:
     """`start_known`: the recording shows how the stream began; `recorded`: the server said it plays a file."""
 
     __slots__ = (
-        "_crossed", "_excused", "_last_ts", "_pauses", "_suspended", "_zero", "asked", "declared", "direction", "drift",
-        "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known",
-        "stream_id", "tracks",
+        "_crossed", "_excused", "_lagging", "_last_ts", "_pauses", "_suspended", "_zero", "asked", "declared",
+        "direction", "drift", "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls",
+        "start_known", "stream_id", "tracks",
     )  # fmt: skip
 
     def __init__(self, direction: str, stream_id: int, start_known: bool) -> None:
@@ -78,6 +78,7 @@ class StreamMeasure:
         self._suspended = False
         self._crossed: list[int] = []
         self._excused: list[int] = []  # messages whose times mean nothing
+        self._lagging: set[int] = set()  # csids that lost differences of time: sound and picture cannot be compared
 
     # -- what interrupts it -----------------------------------------------------------------------------------
 
@@ -104,6 +105,14 @@ class StreamMeasure:
         if self.first_is_key is None:
             self.start_known = False
         self.interrupt()
+
+    def lag(self, csid: int, over: bool) -> None:
+        """Behind a loss the times of a csid lag, until one is said in full: that step proves nothing."""
+        if over:
+            self._lagging.discard(csid)
+            self.interrupt()
+        else:
+            self._lagging.add(csid)
 
     def excuse(self, msg_no: int) -> None:
         """The time of this message is known to be wrong, and told: its frames are not compared with others."""
@@ -158,7 +167,7 @@ class StreamMeasure:
                         expected="a presentation time at or after the decoding time",
                     )  # fmt: skip
                 sound = zero.get("audio")
-                if sound is not None and sound.dts is not None:
+                if sound is not None and sound.dts is not None and not self._lagging:
                     self.drift.add(dts, sound.dts - dts)
             elif row[SAMPLE_RATE] != track.sample_rate:
                 track.see_rate(row[SAMPLE_RATE])
@@ -364,6 +373,7 @@ class StreamMeasure:
             "stalls": self.stalls.state(),
             "first": [self.first_coded, self.first_is_key, self.origin],
             "asked": self.asked,
+            "lagging": sorted(self._lagging),
             "last": [self._last_ts, self._suspended, self._crossed, self._excused, self._pauses],
             "found": [finding.plain() for finding in self.found],
         }
@@ -383,6 +393,7 @@ class StreamMeasure:
         measure.first_coded, measure.first_is_key, origin = state["first"]
         measure.origin = None if origin is None else (origin[0], origin[1])
         measure.asked = list(state["asked"])
+        measure._lagging = set(state.get("lagging", ()))
         measure._last_ts, measure._suspended, measure._crossed, measure._excused, measure._pauses = state["last"]
         measure.found = [Finding.from_plain(finding) for finding in state["found"]]
         return measure
