@@ -55,7 +55,7 @@ class Ending(NamedTuple):
 def close_cause(ending: Ending, session: Session) -> str:
     if ending.close_kind == "open":
         return "capture_ended" if ending.unheard() is None else "peer_vanished"
-    if session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US:
+    if _refused(ending, session):
         return "refused"
     goodbyes = _in_time(ending, session)
     if goodbyes and not _streaming_after(session, max(goodbyes)):
@@ -77,6 +77,11 @@ def close_cause(ending: Ending, session: Session) -> str:
     if any(not span.ended and span.audio + span.video for span in session.spans):
         return "peer_vanished" if closer == CLIENT or ending.close_kind == "rst" else "unknown"
     return "unknown"
+
+
+def _refused(ending: Ending, session: Session) -> bool:
+    """Whether the close belongs to a refusal."""
+    return session.refused is not None and ending.ts_end - session.refused <= _REFUSAL_US
 
 
 def _without_media_us(ending: Ending, session: Session, media_way: str) -> int:
@@ -148,8 +153,10 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
 
 
 def _reset(ending: Ending, session: Session) -> list[Finding]:
-    if ending.close_kind != "rst" or session.torn_down or session.refused is not None:
+    if ending.close_kind != "rst" or session.torn_down or _refused(ending, session):
         return []
+    if session.gaps["c2s"] or session.gaps["s2c"] or not (ending.recorded("c2s") and ending.recorded("s2c")):
+        return []  # a goodbye may be among what is missing
     direction = "c2s" if ending.closed_by == CLIENT else "s2c"
     unacked = [ending.streams[d].unacked_bytes or 0 for d in ("c2s", "s2c")]
     detail = (
@@ -211,5 +218,7 @@ def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:
             continue
         closed = f"; the {ending.closed_by} closed {lasting(waited)} later"
         detail = f"{name} got no answer" + (closed if ending.closed_by else f" in {lasting(waited)}")
-        found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, SERVER, "c2s", None, msg_no, frame, ts))
+        hasty = ending.closed_by == CLIENT and waited <= RESPONSE_LIMIT_US  # who knows whether it would have come
+        at_fault = None if hasty else SERVER
+        found.append(Finding(ViolationCode.CMD_NO_RESPONSE, detail, None, at_fault, "c2s", None, msg_no, frame, ts))
     return found

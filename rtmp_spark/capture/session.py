@@ -43,6 +43,7 @@ _MAX_STREAMS = 4096
 _MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
+_REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 _STARTS = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
 _BY_CHECKSUM = {
@@ -369,13 +370,15 @@ class Session:
 
     def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
         """The command that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""
-        waiting = self._stream_asked.get(fact.stream_id)
+        stream_id = fact.stream_id
+        waiting = self._stream_asked.get(stream_id)
         if not waiting:
             # Some servers answer on stream 0; then it can only be the one that waits.
-            others = [w for w in self._stream_asked.values() if w and not w[0][4]]
-            waiting = others[0] if len(others) == 1 else None
-        if not waiting:
-            return None
+            others = [other for other, w in self._stream_asked.items() if w and not w[0][4]]
+            if len(others) != 1:
+                return None
+            stream_id = others[0]
+            waiting = self._stream_asked[stream_id]
         asked = waiting[0]
         if not asked[4]:
             asked[4] = True
@@ -383,14 +386,14 @@ class Session:
             waiting.pop(0)
             asked = waiting[0]
             asked[4] = True
-        elif asked[2] not in ("play", "play2") or code not in _AFTER_RESET:
+        elif asked[2] not in ("play", "play2") or (code not in _AFTER_RESET and level != "error"):
             return None
         if code == "NetStream.Play.Start":
             waiting.pop(0)
         elif asked[2] not in ("play", "play2"):
             waiting.pop(0)
         self._late(fact, asked)
-        span = self._open.get(fact.stream_id)
+        span = self._open.get(stream_id)
         if span is not None and asked[2] in ("publish", "play", "play2"):
             span.answered = True
             span.refused = span.refused or level == "error"
@@ -414,23 +417,35 @@ class Session:
         )
 
     def _refusal(self, direction: str, fact: CommandFact, asked: list[Any] | None, code: Any, description: Any) -> None:
+        what = self._refused(fact, code) if asked is None else asked[2]
+        if what not in _REFUSABLE:
+            return  # releaseStream, FCPublish and the like may fail without harm
         self.refused = fact.ts
         told = " ".join(str(x) for x in (code, description) if x)
         told = self._redactor.text(told, self.known_secrets)
         rule = ViolationCode.CMD_REFUSED
-        if "authmod=" in told or "need auth" in told or "needauth" in told:
-            rule = ViolationCode.CMD_AUTH_ROUND
+        if "need auth" in told or "needauth" in told or ("authmod=" in told and "reason=" not in told):
+            rule = ViolationCode.CMD_AUTH_ROUND  # any other reason is what came of it
         elif code == "NetStream.Publish.BadName":
             rule = ViolationCode.SESSION_BAD_NAME
-        elif asked is not None and asked[2] not in ("connect", "createStream", "publish", "play", "play2"):
-            return  # releaseStream, FCPublish and the like may fail without harm
-        what = asked[2] if asked is not None else "the connection"
         self.found.append(
             Finding(
                 rule, f"{what} was refused: {told or 'no reason given'}", None, None, direction, None, fact.msg_no,
                 fact.frame, fact.ts,
             )
         )  # fmt: skip
+
+    def _refused(self, fact: CommandFact, code: Any) -> str | None:
+        """What is refused where no command waits for an answer: it was answered before, or was not recorded."""
+        if isinstance(code, str) and code.startswith("NetConnection.Connect."):
+            return "connect"
+        if fact.name != "onStatus":
+            return None
+        span = self._open.get(fact.stream_id)
+        if span is None:
+            return "play" if isinstance(code, str) and code.startswith("NetStream.Play.") else "publish"
+        span.refused = span.refused or not span.audio + span.video
+        return span.role
 
     def unanswered(self) -> list[list[Any]]:
         """Commands that need an answer and have none: [msg_no, ts, name, frame]."""

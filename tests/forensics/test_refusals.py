@@ -1,0 +1,104 @@
+"""What is a refusal, what only looks like one, and what a refusal explains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from decoded import RtmpTalk
+from rewrite import RST
+from talks import CLIENT, SERVER, connected, created, findings, goodbye, media, published, status, told
+
+REFUSED = [("CMD_REFUSED", "error", None)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.pcap"
+
+
+def rejected(words: str) -> RtmpTalk:
+    said = RtmpTalk().handshake().command(CLIENT, "connect", 1, {"app": "live"})
+    info = status("NetConnection.Connect.Rejected", "error") | {"description": words}
+    return said.command(SERVER, "_error", 1, None, info).bye(SERVER)
+
+
+def test_clean_traffic_has_nothing_to_say(path: Path) -> None:
+    assert told(path, goodbye(media(published()))) == []
+
+
+def test_a_play_that_is_reset_and_then_refused(path: Path) -> None:
+    """Flash Media Server says Play.Reset first; a refusal is no stream without media as well."""
+    said = created().command(CLIENT, "play", 0, None, "nobody", stream_id=1)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.Reset"), stream_id=1)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.StreamNotFound", "error"), stream_id=1)
+    assert told(path, said.wait(3).bye()) == REFUSED
+    (row,) = findings(path, said.talk.packets)
+    assert row["detail"].startswith("play was refused: NetStream.Play.StreamNotFound")
+
+
+def test_a_publish_that_is_taken_back(path: Path) -> None:
+    said = published().command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Denied", "error"), stream_id=1)
+    assert told(path, said.wait(2).bye(SERVER)) == REFUSED
+    (row,) = findings(path, said.talk.packets)
+    assert row["detail"].startswith("publish was refused: NetStream.Publish.Denied")
+
+
+def test_a_refusal_on_stream_0_is_one_of_the_stream_that_waits(path: Path) -> None:
+    said = created().command(CLIENT, "publish", 0, None, "cam", "live", stream_id=1)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Denied", "error"))
+    assert told(path, said.wait(2).bye(SERVER)) == REFUSED
+
+
+@pytest.mark.parametrize("tid", [2, 77])
+def test_an_error_that_harms_nobody_explains_no_reset(path: Path, tid: float) -> None:
+    """A server that does not know releaseStream, or answers nothing at all, has refused nothing."""
+    said = connected().command(CLIENT, "releaseStream", 2, None, "cam")
+    said.command(SERVER, "_error", tid, None, status("NetConnection.Call.Failed", "error"))
+    media(published(created(said, tid=3))).talk.add(SERVER, RST)
+    others = [one for one in told(path, said) if one[0] != "CMD_RESPONSE_UNEXPECTED"]
+    assert others == [("TCP_RESET", "warning", "server")]
+
+
+def test_a_refusal_long_ago_explains_no_reset(path: Path) -> None:
+    said = created().command(CLIENT, "play", 0, None, "nobody", stream_id=1)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.StreamNotFound", "error"), stream_id=1)
+    media(published(created(said.wait(10), tid=3, stream_id=2), stream_id=2), stream_id=2).talk.add(SERVER, RST)
+    assert told(path, said) == [*REFUSED, ("TCP_RESET", "warning", "server")]
+
+
+@pytest.mark.parametrize("kept", [CLIENT, SERVER])
+def test_half_a_recording_may_lack_the_goodbye_before_a_reset(path: Path, kept: int) -> None:
+    said = media(published())
+    said.talk.add(kept, RST)
+    sender = said.talk.ends[kept]
+    rows = findings(path, [packet for packet in said.talk.packets if packet.sender == sender])
+    assert [row["rule_id"] for row in rows] == ["TCP_ONE_DIRECTION"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ", ("CMD_AUTH_ROUND", "info", None)),
+        (
+            "[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=needauth&user=u&salt=s&challenge=c&opaque=o",
+            ("CMD_AUTH_ROUND", "info", None),
+        ),
+        ("[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=authfailed&opaque=o", REFUSED[0]),
+        ("[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=nosuchuser&opaque=o", REFUSED[0]),
+    ],
+)
+def test_a_round_of_authentication_and_its_failure(path: Path, words: str, expected: Any) -> None:
+    assert told(path, rejected(words)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "closer", "at_fault"),
+    [(0.05, CLIENT, None), (6, CLIENT, "server"), (0.05, SERVER, "server")],
+)
+def test_a_client_that_does_not_wait_cannot_blame_the_server(
+    path: Path, seconds: float, closer: int, at_fault: str | None
+) -> None:
+    said = connected().command(CLIENT, "createStream", 2, None).wait(seconds).bye(closer)
+    assert told(path, said) == [("CMD_NO_RESPONSE", "warning", at_fault)]
