@@ -387,6 +387,8 @@ class DirectionDecoder:
             part_no += 1
         if self._interval_rows:
             self._add_second(type_id, timestamp, len(payload), ts, tags)
+        if faults and event.fmt >= 2 and event.timestamp_rule == "inferred":
+            faults = []  # its length stood in a header that was not recorded, and may be guessed wrong
         for code, severity, detail in faults:
             self._blame(code, severity, detail, event, msg_no, at, frame, ts)
         return part_no

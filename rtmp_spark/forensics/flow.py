@@ -225,9 +225,10 @@ class FlowRules:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(
-        self, ts_end: int, silence_us: dict[str, int | None], total: dict[str, int], goodbye: bool
+        self, until: dict[str, int], silence_us: dict[str, int | None], total: dict[str, int], goodbye: bool
     ) -> list[Finding]:
-        """Both sides were recorded from the start; else this is not asked. `total` is what each sent in all."""
+        """Both sides were recorded from the start; else this is not asked. `until` when its peer could answer a
+        direction; `total` is what each sent in all."""
         for direction in self._sent:
             self._pass(direction, None)
             self._judge_early(direction, total[direction])
@@ -238,8 +239,9 @@ class FlowRules:
                 sent.stopped = sent.stopped or (not goodbye and silent is not None and silent >= _STOPPED_US)
             found += self._starved(direction)
             for _, ts, msg_no, frame in self._pings[direction]:
-                if ts_end - ts >= _PING_US and not self._deaf[OTHER_WAY[direction]]:
-                    detail = f"a ping got no answer in {(ts_end - ts) / 1e6:.1f} s"
+                waited = until[direction] - ts
+                if waited >= _PING_US and not self._deaf[OTHER_WAY[direction]]:
+                    detail = f"a ping got no answer in {waited / 1e6:.1f} s"
                     found.append(
                         Finding(
                             ViolationCode.CTRL_PING_UNANSWERED, detail, None, RECEIVER[direction], direction, None,

@@ -26,7 +26,7 @@ from rtmp_spark.capture.findings import CLIENT, SENDER, Finding, FindingFold, la
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics import streams
 from rtmp_spark.forensics.declared import absent_tracks, contradictions, declaration
-from rtmp_spark.forensics.exchange import ExchangeRules, not_negotiated
+from rtmp_spark.forensics.exchange import OTHER_WAY, ExchangeRules, not_negotiated
 from rtmp_spark.forensics.fingerprint import CLIENTS, SERVERS, Verdict, recognise
 from rtmp_spark.forensics.flow import FlowRules
 from rtmp_spark.forensics.habits import HabitFold
@@ -113,7 +113,9 @@ class Judge:
     def advance(self, at: int | None) -> list[Finding]:
         """Everything known at packet `at` was told; what was found by it."""
         self.flow.advance(at)
-        found, self._found = self._found + self.flow.found, []
+        found, self._found = self._found, []
+        if self._both_from_start:  # else what was sent before is not counted
+            found += self.flow.found
         self.flow.found = []
         for span in self._session.spans:
             if span.measure is not None and span.measure.found:
@@ -227,7 +229,8 @@ class Judge:
         if heard and self._both_from_start:
             silence = {d: ending.silence_us(d) for d in ("c2s", "s2c")}
             total = {d: s.delivered_bytes + s.missed_bytes for d, s in ending.streams.items()}
-            findings.extend(self.flow.end(ending.ts_end, silence, total, bool(session.torn_down)))
+            until = {d: ending.streams[OTHER_WAY[d]].fin_ts_ns // 1000 or ending.ts_end for d in OTHER_WAY}
+            findings.extend(self.flow.end(until, silence, total, bool(session.torn_down)))
         for direction, place in self._omitted.items():
             findings.extend(extension_break(direction, place))
         software = self.client().software if "c2s" not in self._omitted and self._publishes() else None
@@ -282,7 +285,7 @@ class Judge:
         measure.end()
         found += measure.stalls.track_findings(way, measure.stream_id, measure.author)
         found += measure.stalls.findings(way, measure.stream_id, self._troubled.get(way, ()), self.flow.waits(way))
-        if heard and span.answered and not span.refused and not span.audio + span.video:
+        if heard and span.answered and not span.refused and not measure.frames("video") + measure.frames("audio"):
             found += _no_media(span, measure, ending)
         return found
 
@@ -347,7 +350,7 @@ def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:
     """Of a stream that was accepted and stayed empty: long enough, or until the side that was to receive closed."""
     sender = SENDER[span.direction]
     waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
-    cut = not span.ended and ending.closed_by not in (None, sender)
+    cut = not span.ended and ending.closed_by not in (None, sender) and not span.audio + span.video
     if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
         return []
     words = "published" if span.role == "publish" else "played"
@@ -355,9 +358,11 @@ def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:
     if cut:
         detail += f" before the {ending.closed_by} closed"
     msg_no, frame = measure.asked or (None, None)
+    at_fault = None if cut or span.role == "play" else sender  # a server may have nothing to play
+    actual = "only configurations" if span.audio + span.video else "none"
     return [
         Finding(
-            ViolationCode.SESSION_NO_MEDIA, detail, None, None if cut else sender, span.direction, span.stream_id,
-            msg_no, frame, span.ts_start, expected="audio or video", actual="none",
+            ViolationCode.SESSION_NO_MEDIA, detail, None, at_fault, span.direction, span.stream_id, msg_no, frame,
+            span.ts_start, expected="audio or video", actual=actual,
         )
     ]  # fmt: skip

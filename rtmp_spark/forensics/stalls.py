@@ -175,8 +175,8 @@ def _cause(stall: Stall, direction: str, troubled: Collection[int]) -> tuple[str
     """Who is at fault, and why."""
     half_ms = stall.length_us / 2000
     sender = SENDER[direction]
-    if stall.leap_ms >= half_ms:
-        return sender, "media time leaps with it: the encoder made nothing"
+    if stall.leap_ms >= half_ms:  # a server passes on what its publisher made
+        return sender if direction == "c2s" else None, "media time leaps with it: the encoder made nothing"
     if stall.lead_ms >= half_ms:
         if _any_within(troubled, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
             return (

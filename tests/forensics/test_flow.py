@@ -35,7 +35,9 @@ def conversation(
             again.resume(json.loads(json.dumps(flow.state())))
             flow = again
     total = {"c2s": count * bytes_each, "s2c": 0}
-    return found + flow.end(ts + silence_us, {"c2s": silence_us, "s2c": None}, total, goodbye)
+    return found + flow.end(
+        {"c2s": ts + silence_us, "s2c": ts + silence_us}, {"c2s": silence_us, "s2c": None}, total, goodbye
+    )
 
 
 def test_acknowledged_in_time() -> None:
@@ -103,7 +105,7 @@ def pinged(answer: int | None, end_us: int) -> list[Finding]:
     flow.control("s2c", control("ping_request", event_value=7, ts=0))
     if answer is not None:
         flow.control("c2s", control("ping_response", event_value=answer, ts=10))
-    return flow.end(end_us, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False)
+    return flow.end({"c2s": 9 * SECOND, "s2c": end_us}, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False)
 
 
 def test_pings() -> None:
@@ -117,7 +119,7 @@ def test_what_was_lost_is_not_missed() -> None:
     flow = FlowRules()
     flow.control("s2c", control("ping_request", event_value=7, ts=0))
     flow.gap("c2s")
-    assert flow.end(9 * SECOND, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False) == []
+    assert flow.end({"c2s": 9 * SECOND, "s2c": 9 * SECOND}, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False) == []
 
 
 def test_a_sender_that_waited_for_its_acknowledgement_stopped() -> None:

@@ -1,0 +1,60 @@
+"""Rules on whole connections: when each may speak, when it must not, and whom it blames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from decoded import RtmpTalk
+from rewrite import ACK, FIN
+from talks import CLIENT, SERVER, findings, goodbye, is_config, media, played, published, told
+
+from rtmp_spark.codec.message import dump_acknowledgement, dump_ping_request
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.pcap"
+
+
+def test_a_publisher_without_a_source_is_at_fault_and_a_player_before_one_is_not(path: Path) -> None:
+    assert told(path, goodbye(published().wait(5))) == [("SESSION_NO_MEDIA", "warning", "client")]
+    assert told(path, goodbye(played().wait(5))) == [("SESSION_NO_MEDIA", "warning", None)]
+
+
+def test_configurations_are_no_media(path: Path) -> None:
+    said = media(published(), spoil=lambda tag: tag if tag.type_id == 18 or is_config(tag) else None)
+    assert told(path, goodbye(said.wait(5))) == [("SESSION_NO_MEDIA", "warning", "client")]
+
+
+@pytest.mark.parametrize("closed_after", [0.1, 2])
+def test_who_has_closed_answers_no_ping(path: Path, closed_after: float) -> None:
+    said = media(published()).send(SERVER, 4, dump_ping_request(5)).wait(closed_after)
+    said.talk.add(CLIENT, FIN | ACK)
+    said.wait(3).talk.add(SERVER, FIN | ACK)
+    rows = told(path, said)
+    assert rows == ([] if closed_after < 1 else [("CTRL_PING_UNANSWERED", "warning", "client")])
+
+
+def acknowledging() -> RtmpTalk:
+    """A player that tells the server every few frames how much it got."""
+    said = played()
+    for second in range(4):
+        media(said, SERVER, seconds=1, later=1000 * second, spoil=lambda tag: None if is_config(tag) else tag)
+        said.send(CLIENT, 3, dump_acknowledgement(said.talk.seq[SERVER] - said.talk.isn[SERVER] - 1))
+    return goodbye(said)
+
+
+def test_acknowledgements_of_what_was_sent_before_the_recording_are_not_early(path: Path) -> None:
+    packets = acknowledging().talk.packets
+    joined = next(number for number, packet in enumerate(packets) if number > 60 and packet.sport == 1935)
+    assert [row["rule_id"] for row in findings(path, packets[joined:])] == ["TCP_MIDSTREAM"]
+
+
+@pytest.mark.parametrize(("side", "at_fault"), [(CLIENT, "client"), (SERVER, None)])
+def test_an_encoder_that_made_nothing_is_not_the_server_that_passes_it_on(
+    path: Path, side: int, at_fault: str | None
+) -> None:
+    said = media(published() if side == CLIENT else played(), side).wait(2)
+    goodbye(media(said, side, later=5000, spoil=lambda tag: None if is_config(tag) else tag))
+    assert told(path, said) == [("TIME_STALL", "warning", at_fault)]
