@@ -34,6 +34,7 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.handshake import CLIENT as CLIENT_SIDE
 from rtmp_spark.codec.handshake import RTMPE_VERSIONS, HandshakeVerdict, examine
 from rtmp_spark.codec.handshake import SERVER as SERVER_SIDE
+from rtmp_spark.codec.message import OF_STREAMS
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
 RESPONSE_LIMIT_US = 5_000_000
@@ -95,6 +96,7 @@ class Session:
         self.gaps = {"c2s": 0, "s2c": 0}
         self._gap_ts = {"c2s": 0, "s2c": 0}  # when the last was known
         self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
+        self._data_no = -1  # the server's last data message; its faults follow it
         self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
         self.found: list[Finding] = []
         self.judge: Judge | None = None
@@ -222,10 +224,12 @@ class Session:
         if code is ViolationCode.CHUNK_RESYNC:
             if fact.offset == 0 and not self.parts[direction]:
                 return  # the recording starts inside the stream: TCP_MIDSTREAM says so
-            at_fault = None if self.gaps[direction] else at_fault
+            at_fault = at_fault if self.parts[direction] and not self.gaps[direction] else None
         elif code is ViolationCode.MSG_TRUNCATED or code.startswith(("TLS_", "RTMPT_")):
             at_fault = None
-        elif direction == "s2c" and code.startswith("MEDIA_"):
+        elif direction == "s2c" and (
+            code.startswith("MEDIA_") or (code.startswith("AMF_") and fact.msg_no == self._data_no)
+        ):
             at_fault = None  # a server passes on what its publishers made
         if fact.severity is Severity.ERROR and code.startswith("CHUNK_"):
             self.faults[direction] += 1
@@ -264,6 +268,8 @@ class Session:
 
     def _command(self, direction: str, fact: CommandFact) -> None:
         name = fact.name
+        if direction == "s2c" and fact.type_id in OF_STREAMS:
+            self._data_no = fact.msg_no
         response_to: int | None = None
         response_ms: float | None = None
         level = code = description = None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from decoded import RtmpTalk
-from rewrite import ACK, FIN
+from rewrite import ACK, FIN, read
+from rulekit import SAMPLES
 from talks import CLIENT, SERVER, findings, goodbye, is_config, media, played, published, told
 
+from rtmp_relay.synthetic import Synthetic
+from rtmp_spark.codec.command import dump_command
 from rtmp_spark.codec.message import dump_acknowledgement, dump_ping_request
 
 
@@ -58,3 +62,26 @@ def test_an_encoder_that_made_nothing_is_not_the_server_that_passes_it_on(
     said = media(published() if side == CLIENT else played(), side).wait(2)
     goodbye(media(said, side, later=5000, spoil=lambda tag: None if is_config(tag) else tag))
     assert told(path, said) == [("TIME_STALL", "warning", at_fault)]
+
+
+@pytest.mark.parametrize(("side", "at_fault"), [(CLIENT, "client"), (SERVER, None)])
+def test_metadata_is_the_publishers_and_not_the_servers_that_passes_it_on(
+    path: Path, side: int, at_fault: str | None
+) -> None:
+    cut = Synthetic().metadata().payload[:-3]  # without the end marker of its array
+    said = (published() if side == CLIENT else played()).send(side, 18, cut, stream_id=1)
+    assert told(path, goodbye(media(said, side))) == [("AMF_OBJECT_END", "warning", at_fault)]
+    answer = dump_command("onBWDone", 0, {"a": 1.0})[:-3]
+    said = media(published()).send(SERVER, 20, answer)
+    assert told(path, goodbye(said)) == [("AMF_OBJECT_END", "warning", "server")]
+
+
+@pytest.mark.parametrize(("joined", "at_fault"), [(0, "client"), (100, None)])
+def test_lost_sync_has_no_culprit_where_the_beginning_was_not_recorded(
+    path: Path, joined: int, at_fault: str | None
+) -> None:
+    packets = read(SAMPLES / "ffmpeg_publish_h264_aac.pcap")
+    for number in [n for n, packet in enumerate(packets) if n > 300 and packet.dport == 1935 and packet.payload][:4]:
+        packets[number] = replace(packets[number], payload=bytes(len(packets[number].payload)))
+    rows = findings(path, packets[joined:])
+    assert {row["at_fault"] for row in rows if row["rule_id"] == "CHUNK_RESYNC"} == {at_fault}
