@@ -196,14 +196,28 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
             places = [place for place in session.handshake_places[direction] if place[0] <= part]
             _, frame, ts = places[-1] if places else (part, ending.frame_first, ending.ts_start)
             found.append(Finding(code, detail, None, at_fault, direction, frame=frame, ts=ts))
-    refused = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION} - {ending.closed_by}
-    if refused and ending.closed_by is not None:  # a close that answers the version is no fault of its own
-        found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE]
     incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
+    found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE]
+    wrong = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION}
+    if wrong and (wrong != {ending.closed_by} or 1 not in session.parts["s2c"]):
+        return found  # a close, or silence, that answers the version is no fault of its own
     if len(incomplete) == 2:  # one connection ended once: who closed first left the other waiting
         closer = "s2c" if ending.closed_by == SERVER else "c2s"
-        found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE or f.direction == closer]
-    return found
+        incomplete = [f for f in incomplete if f.direction == closer]
+    if 1 in session.parts["c2s"] and 1 not in session.parts["s2c"]:  # it was the server's turn
+        incomplete = [_unanswered_handshake(ending, f) for f in incomplete]
+    return found + incomplete
+
+
+def _unanswered_handshake(ending: Ending, told: Finding) -> Finding:
+    """C0 and C1 came whole, S0 and S1 did not: a client that waited long enough cannot have gone on."""
+    waited = ending.ts_end - (told.ts or ending.ts_start)
+    if not ending.recorded("s2c"):
+        return told._replace(at_fault=None)
+    if ending.closed_by == CLIENT and waited <= RESPONSE_LIMIT_US:
+        return told._replace(at_fault=CLIENT)
+    detail = f"C0 and C1 got no whole answer; the {ending.closed_by} closed {lasting(waited)} later"
+    return told._replace(detail=detail, at_fault=SERVER)
 
 
 def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:

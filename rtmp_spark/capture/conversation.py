@@ -251,7 +251,10 @@ class Conversation:
 
     def _not_recognised(self, number: int, start: Start, other: Start | None) -> None:
         if start.refusal == "no data":
-            if other is not None and other.service is None:
+            if self._meant_rtmp(1 - number, other):
+                self.service = RTMP
+                self._begin_direction(1 - number, "handshake")  # nobody answers a wrong version byte
+            elif other is not None and other.service is None:
                 self._nothing_inside()
             return
         if start.refusal != "unknown":
@@ -260,6 +263,12 @@ class Conversation:
             self._begin_direction(number, "handshake")  # the peer answers as RTMP does: a wrong version byte
         elif other is not None or self.bytes_in[number] > UNDECIDED_BYTES:
             self._refuse("unknown")
+
+    def _meant_rtmp(self, number: int, start: Start | None) -> bool:
+        """Whether a direction that got no answer is as long as C0 and C1 are, to a port where RTMP is spoken."""
+        if start is None or start.refusal != "unknown" or self.ends[1 - number][1] not in RTMP_PORTS:
+            return False
+        return self.bytes_in[number] == 1 + PACKET_SIZE and self._prefix(number)[1]
 
     def _begin_direction(self, number: int, phase: str) -> None:
         settings = self._settings
