@@ -56,6 +56,7 @@ _CONTROL_LAST = 6
 _LONGEST_HEADER = 18
 _MEDIA = (AUDIO, VIDEO, AGGREGATE)
 _MOST_LAGGING = 1024
+_PLAY_BEGINS = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 
 # Called with (direction decoder, message row, event) of each message; how payloads leave without being kept.
@@ -442,6 +443,10 @@ class DirectionDecoder:
             closed = args[1] if name == "deleteStream" and len(args) > 1 else event.stream_id
             if isinstance(closed, (int, float)):
                 self._tags.forget(int(closed))
+        elif name == "publish":
+            self._tags.forget(event.stream_id)
+        elif name == "onStatus" and any(code in payload for code in _PLAY_BEGINS):
+            self._tags.renew(event.stream_id)
 
     # -- state ----------------------------------------------------------------------------------------------
 

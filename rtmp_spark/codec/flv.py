@@ -252,7 +252,7 @@ class _Track:
     """What later tags of a track need. `config` is a fingerprint of its configuration record."""
 
     __slots__ = ("channels", "config", "family", "gop_no", "height", "length_size", "level", "profile", "sample_rate",
-                 "width")  # fmt: skip
+                 "width", "renewed")  # fmt: skip
 
     def __init__(self) -> None:
         self.family: str | None = None
@@ -265,6 +265,7 @@ class _Track:
         self.sample_rate: int | None = None
         self.channels: int | None = None
         self.gop_no: int | None = None
+        self.renewed = False  # another stream may begin: a new configuration changes nothing
 
 
 _TRACK_FIELDS = _Track.__slots__
@@ -320,6 +321,12 @@ class TagReader:
         """The stream was closed; what comes under its id next is another one."""
         for key in [key for key in self._tracks if key[0] == stream_id]:
             del self._tracks[key]
+
+    def renew(self, stream_id: int) -> None:
+        """The stream may begin anew under its id, or go on: whether its configuration is sent again is not known."""
+        for key, track in self._tracks.items():
+            if key[0] in (stream_id, 0):  # Node-Media-Server sends the media of stream 1 on 0
+                track.renewed = True
 
     def state(self) -> dict[str, Any]:
         tracks = [[*key, *(getattr(track, name) for name in _TRACK_FIELDS)] for key, track in self._tracks.items()]
@@ -467,9 +474,10 @@ def _configure(family: str, track: _Track, record: bytes, faults: list[Fault]) -
         return  # FFmpeg 7 sends an empty one for AV1 before it knows better
     fingerprint = f"{family}-{len(record)}-{crc32(record):08x}"
     if track.config == fingerprint:
+        track.renewed = False
         return
     before = track.width, track.height, track.sample_rate
-    changed = track.config is not None
+    changed = track.config is not None and not track.renewed
     _reset(track)
     track.family, track.config = family, fingerprint
     parse = media.CONFIG_PARSERS.get(family)

@@ -85,3 +85,32 @@ def test_lost_sync_has_no_culprit_where_the_beginning_was_not_recorded(
         packets[number] = replace(packets[number], payload=bytes(len(packets[number].payload)))
     rows = findings(path, packets[joined:])
     assert {row["at_fault"] for row in rows if row["rule_id"] == "CHUNK_RESYNC"} == {at_fault}
+
+
+def other_size(side: int, *, close: str | None) -> RtmpTalk:
+    """Two streams of different size, one after the other on one stream id."""
+    begin = published if side == CLIENT else played
+    said = media(begin(), side)
+    if close is not None:
+        said.command(CLIENT, close, 0, None, "cam", stream_id=1)
+    return media(begin(said.wait(0.1), "other"), side, width=640, height=480)
+
+
+@pytest.mark.parametrize("side", [CLIENT, SERVER])
+@pytest.mark.parametrize("close", ["closeStream", "FCUnpublish", None])
+def test_another_stream_on_the_same_id_is_no_change_of_the_first(path: Path, side: int, close: str | None) -> None:
+    assert told(path, goodbye(other_size(side, close=close))) == []
+
+
+def test_a_change_in_the_second_stream_is_told(path: Path) -> None:
+    for again in (640, 320):  # the second stream begins with another configuration than the first, or with the same
+        said = media(played(media(played(), SERVER), "other"), SERVER, width=again, height=240)
+        goodbye(media(said, SERVER, width=800, height=240, later=3000))
+        (row,) = findings(path, said.talk.packets)
+        assert (row["rule_id"], row["severity"]) == ("MEDIA_CONFIG_CHANGED", "warning")
+        assert f"{again}x240 to 800x240" in row["detail"]
+
+
+def test_a_second_publish_needs_its_own_configuration(path: Path) -> None:
+    said = media(published(media(published()), "other"), spoil=lambda tag: None if is_config(tag) else tag)
+    assert told(path, goodbye(said)) == [("MEDIA_CONFIG_MISSING", "error", "client")]
