@@ -101,7 +101,7 @@ def _copy(
     dissector = Dissector()
     count = 0
     for number, source in enumerate(recording.files):
-        here = [c for c in carriers if c.frame_first >> FRAME_BITS <= number <= c.frame_last >> FRAME_BITS]
+        here = [c for c in carriers if number in c.files]
         if not here:
             continue
         try:
@@ -111,7 +111,7 @@ def _copy(
             continue
         with capture:
             for block in capture:
-                for index in _wanted(block, dissector.segments(block), here, number):
+                for index in _wanted(block, dissector.segments(block), here):
                     at = number << FRAME_BITS | int(block.frame[index])
                     writer.write(
                         int(block.ts_ns[index]), block.packet(index), int(block.origlen[index]),
@@ -121,15 +121,14 @@ def _copy(
     return count
 
 
-def _wanted(block: PacketBlock, segments: Segments, carriers: Sequence[Any], number: int) -> list[int]:
-    """Which packets of the block belong to one of these connections."""
+def _wanted(block: PacketBlock, segments: Segments, carriers: Sequence[Any]) -> list[int]:
+    """Which packets of the block belong to one of these connections: by their times, as files may hold any order."""
     import numpy as np
 
     own = np.zeros(len(segments), bool)
-    frames = segments.frame | number << FRAME_BITS
     for connection in carriers:
         ends = [_packed(*connection.a), _packed(*connection.b)]
-        within = (frames >= connection.frame_first) & (frames <= connection.frame_last)
+        within = (segments.ts_ns >= connection.ts_first_ns) & (segments.ts_ns <= connection.ts_last_ns)
         for (host, port), (peer, peer_port) in (ends, ends[::-1]):
             own |= (
                 within

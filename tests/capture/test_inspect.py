@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rewrite
 
 from rtmp_spark import schema
 from rtmp_spark.capture.recording import ALL_TABLES
@@ -137,6 +138,16 @@ def test_a_slice_is_one_connection_whole(
     (same,) = lines(capsys, target, "--table", "connections")
     files = ("capture_ids",)
     assert {k: v for k, v in same.items() if k not in files} == {k: v for k, v in wanted.items() if k not in files}
+
+
+def test_a_slice_is_whole_in_whatever_order_the_file_is(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packets = rewrite.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    backwards, target = tmp_path / "backwards.pcap", tmp_path / "one.pcapng"
+    backwards.write_bytes(rewrite.pcap(rewrite.build(packets[::-1])))
+    assert main(["slice", str(backwards), "-o", str(target)]) == 0
+    assert f" {len(packets)} packets " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("program", ["tshark"], indirect=True)
