@@ -12,14 +12,18 @@ import shutil
 import socket
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rtmp_spark import __version__, cli
 from rtmp_spark.codec.errors import CaptureError, EncodeError, UserError, ViolationCode
 from rtmp_spark.commands import doctor
 from rtmp_spark.commands.output_file import whole_file
+from rtmp_spark.commands.recording_options import parse_host, parse_time
 
 COMMANDS = Path(cli.__file__).parent / "commands"
 SAMPLE = str(Path(__file__).parent.parent / "sample_pcaps" / "denied_and_unknown_app.pcap")
@@ -75,6 +79,51 @@ def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
     assert result.returncode == 2
     assert "usage: rtmp-spark" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--since", "--until"])
+@pytest.mark.parametrize("text", ["soon", "inf", "nan", "1e400", "2026-13-01", ""])
+def test_what_is_no_time_is_wrong_usage(option: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inspect", SAMPLE, option, text]) == 2
+    assert f"{text!r} is no time" in capsys.readouterr().err
+
+
+@given(st.datetimes(timezones=st.just(timezone.utc)))
+def test_a_time_means_its_microsecond(when: datetime) -> None:
+    """As tables show it: what `--until` of a row's own time leaves out is later than the row."""
+    exact = (when - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    assert parse_time(when.isoformat(timespec="microseconds").replace("+00:00", "Z")) == exact
+    if when.year >= 1970 and when.year < 2200:
+        assert parse_time(f"{exact // 10**6}.{exact % 10**6:06}") == exact
+
+
+@pytest.mark.parametrize("words", [("--host", "localhost"), ("--host", "1.2.3"), ("--port", "65536"), ("--port", "-1")])
+def test_what_no_connection_can_have_is_wrong_usage(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["inspect", SAMPLE], ["ingest", SAMPLE, "--lake", "none"]):
+        assert cli.main([*command, *words]) == 2
+        assert f"{words[1]!r} is no" in capsys.readouterr().err
+
+
+def test_an_address_may_be_written_in_every_way(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_host("::ffff:192.0.2.1") == "192.0.2.1"
+    path = str(sample_pcaps / "ipv6_ffmpeg_publish.pcap")
+    assert cli.main(["inspect", path, "--host", "0:0:0:0:0:0:0:1", "--table", "connections", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["orig_h"] == "::1"
+
+
+@pytest.mark.parametrize("option", ["--uid", "--stream"])
+@pytest.mark.parametrize("content", ["empty", "nothing", "rtmp"])
+def test_what_was_asked_for_and_is_not_there_counts_before_all_else(
+    option: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(SAMPLE) if content == "rtmp" else tmp_path / "trace.pcap"
+    if content != "rtmp":
+        path.write_bytes(b"" if content == "empty" else Path(SAMPLE).read_bytes()[:24])
+    commands = ["inspect", "check", "extract -o", "slice -o", "report -o"]
+    for command, *output in map(str.split, commands):
+        target = [str(tmp_path / "out")] if output else []
+        assert cli.main([command, str(path), *output, *target, option, "CXXXXXXXXXXXXXXXXXXXX"]) == 2
+        assert "There is no" in capsys.readouterr().err
 
 
 ERRORS = [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.harmless import harmless
-from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_time
+from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_host, parse_port, parse_time
 
 if TYPE_CHECKING:
     from rtmp_spark.spark.paths import CaptureFile
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sensor", default="", metavar="NAME", help="where the captures were recorded; part of the uid"
     )
-    parser.add_argument("--port", type=int, metavar="N", help="only connections from or to this port")
-    parser.add_argument("--host", metavar="ADDRESS", help="only connections from or to this address")
+    parser.add_argument("--port", type=parse_port, metavar="N", help="only connections from or to this port")
+    parser.add_argument("--host", type=parse_host, metavar="ADDRESS", help="only connections from or to this address")
     parser.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
     parser.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
     add_keylog_argument(parser)

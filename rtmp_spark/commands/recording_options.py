@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from rtmp_spark.capture import keylog
@@ -23,6 +24,8 @@ from rtmp_spark.forensics.judge import Judge
 
 _HOW_TO_READ_TLS = f"If RTMP is inside, {keylog.HOW_TO_GET_KEYS}."
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 def add_path_argument(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +37,8 @@ def add_path_argument(parser: argparse.ArgumentParser) -> None:
 def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which connections")
     group.add_argument("--uid", help="the connection with this uid")
-    group.add_argument("--host", metavar="ADDRESS", help="connections from or to this address")
-    group.add_argument("--port", type=int, metavar="N", help="connections from or to this port")
+    group.add_argument("--host", type=parse_host, metavar="ADDRESS", help="connections from or to this address")
+    group.add_argument("--port", type=parse_port, metavar="N", help="connections from or to this port")
     group.add_argument("--stream", metavar="NAME", help="connections with this stream, by its name or the hash of it")
     group.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
     group.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
@@ -67,7 +70,9 @@ def load_keylog(args: argparse.Namespace) -> KeyLog:
 def parse_time(text: str) -> int:
     """ISO 8601 (UTC unless it says otherwise) or seconds since the epoch, as microseconds."""
     try:
-        return int(float(text) * 1_000_000)
+        seconds = float(text)
+        if abs(seconds) <= _LAST_SECOND:
+            return round(seconds * 1_000_000)
     except ValueError:
         pass
     try:
@@ -76,7 +81,23 @@ def parse_time(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-01-31T12:00:00") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=timezone.utc)
-    return int(when.timestamp() * 1_000_000)
+    return (when - _EPOCH) // timedelta(microseconds=1)
+
+
+def parse_host(text: str) -> str:
+    """An address as the tables write it, however it is written here."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address; write 192.0.2.1 or 2001:db8::1") from None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number up to 65535")
+    return int(text)
 
 
 def make_settings(args: argparse.Namespace) -> Settings:
@@ -125,7 +146,7 @@ def exit_code(recording: Recording, args: argparse.Namespace) -> int:
     """The exit code for a recording that was read: what a person asked for that is not there counts first."""
     if not recording.connections:
         for word, wanted in (("connection", args.uid), ("stream", args.stream)):
-            if wanted is not None and recording.refusals.get("filtered"):
+            if wanted is not None:
                 raise UserError(
                     f"There is no {word} {wanted} in what was given.", "`rtmp-spark inspect` without it lists them."
                 )
