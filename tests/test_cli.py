@@ -126,6 +126,21 @@ def test_what_was_asked_for_and_is_not_there_counts_before_all_else(
         assert "There is no" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--host=::1", "--port=1", "--stream=x", "--since=0", "--until=0"])
+@pytest.mark.parametrize("command", [["check"], ["report", "-o", "page.html"]])
+def test_what_would_do_nothing_to_a_lake_is_refused(
+    command: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command, "--lake", "lake", option]) == 2
+    assert f"{option.partition('=')[0]} is for captures." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[SAMPLE], ["--lake", "lake"], ["--json"], ["--junit", "findings.xml"]])
+def test_vectors_are_checked_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", *words, "--vectors"]) == 2
+    assert "--vectors goes with nothing but --decoder." in capsys.readouterr().err
+
+
 ERRORS = [
     (UserError("Java was not found.", "Install Java 17.", 3), 3, "rtmp-spark: Java was not found. Install Java 17.\n"),
     (UserError("Two streams match.", "Choose one."), 2, "rtmp-spark: Two streams match. Choose one.\n"),

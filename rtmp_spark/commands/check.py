@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.vectors is not None:
+        if args.paths or args.lake or args.json or args.junit:
+            raise UserError("--vectors goes with nothing but --decoder.", "Check captures apart from vectors.")
         return check_vectors(args.vectors, args.decoder, args.quiet)
     if args.decoder is not None:
         raise UserError("--decoder goes with --vectors.", "Add --vectors.")
@@ -161,9 +163,11 @@ def _of_captures(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any
 
 def _of_lake(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]], int]:
     from rtmp_spark.commands.inspect_output import json_rows
+    from rtmp_spark.commands.recording_options import NO_RTMP, refuse_for_lake
     from rtmp_spark.spark import Lake
     from rtmp_spark.spark.session import start_spark_for
 
+    refuse_for_lake(args)
     lake = Lake(start_spark_for(args.lake), args.lake)
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, chosen in lake.tables(_TABLES).items():
@@ -174,4 +178,7 @@ def _of_lake(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]],
         tables[name] = [row for batch in chosen.toArrow().to_batches() for row in json_rows(batch)]
     if args.uid and not tables["connections"]:
         raise UserError(f"There is no connection {args.uid} in the lake.", "Leave --uid out to see them all.")
+    if not tables["connections"]:
+        print(f"rtmp-spark: no RTMP in {args.lake}.", file=sys.stderr)
+        return tables, NO_RTMP
     return tables, 0

@@ -100,6 +100,13 @@ def parse_port(text: str) -> int:
     return int(text)
 
 
+def refuse_for_lake(args: argparse.Namespace) -> None:
+    """Options that choose among connections while captures are decoded do nothing to the rows of a lake."""
+    for name in ("host", "port", "stream", "since", "until"):
+        if getattr(args, name) is not None:
+            raise UserError(f"--{name} is for captures.", "From a lake, choose one connection with --uid.")
+
+
 def make_settings(args: argparse.Namespace) -> Settings:
     return Settings(
         judge=Judge,

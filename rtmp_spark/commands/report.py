@@ -18,6 +18,7 @@ from rtmp_spark.commands.recording_options import (
     check_paths,
     exit_code,
     make_settings,
+    refuse_for_lake,
     tell_problems,
 )
 
@@ -61,9 +62,7 @@ def _from_captures(args: argparse.Namespace, target: Path) -> int:
 def _from_lake(args: argparse.Namespace, target: Path) -> int:
     from rtmp_spark.spark.stoppable import Stop, run_stoppable
 
-    unused = [f"--{name}" for name in ("host", "port", "stream", "since", "until") if getattr(args, name) is not None]
-    if unused:
-        raise UserError(f"{unused[0]} is for captures.", "From a lake, choose one connection with --uid.")
+    refuse_for_lake(args)
     stop = Stop()
     return run_stoppable(stop, partial(_with_spark, args, target, stop))
 
@@ -85,7 +84,7 @@ def _with_spark(args: argparse.Namespace, target: Path, stop: Stop) -> int:
     if not connections and args.uid is not None:
         raise UserError(f"There is no connection {args.uid} in this lake.", "Without --uid the page lists them.")
     if not connections:
-        print(f"rtmp-spark: no RTMP in {args.lake}.")
+        print(f"rtmp-spark: no RTMP in {args.lake}.", file=sys.stderr)
         return NO_RTMP
     _write(target, pieces(tables, uid=args.uid, command=_command(args)))
     _tell(args, target, len(connections))

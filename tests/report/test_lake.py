@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -62,6 +63,31 @@ def test_the_same_connection(lake: Lake, captures: list[str], tmp_path: Path) ->
     assert stored.export_pcap(tmp_path / "one.pcapng")
     with pytest.raises(UserError, match="no connection"):
         lake.connection("CNOTTHERE")
+
+
+def test_check_finds_the_same(lake: Lake, captures: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for source in (captures, ["--lake", lake.path]):
+        assert main(["check", *source, "--json"]) == 1, "something was refused"
+        rows = [json.loads(line) | {"ingest_id": None} for line in capsys.readouterr().out.splitlines()]
+        said.append(sorted(json.dumps(row) for row in rows))
+    assert said[0] == said[1]
+    uid = read_captures(*captures).connections[0].uid
+    assert main(["check", "--lake", lake.path, "--uid", uid, "--json"]) == 0
+    assert {json.loads(line)["uid"] for line in capsys.readouterr().out.splitlines()} == {uid}
+    assert main(["check", "--lake", lake.path, "--uid", "CNOTTHERE"]) == 2
+
+
+@pytest.mark.parametrize("words", [["check"], ["report", "-o", "page.html"]])
+def test_a_lake_without_rtmp(
+    words: list[str], spark: SparkSession, sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing, lake = tmp_path / "nothing.pcap", str(tmp_path / "lake")
+    nothing.write_bytes((sample_pcaps / f"{NAMES[0]}.pcap").read_bytes()[:24])
+    ingest(spark, [str(nothing)], lake)
+    assert main([*words, "--lake", lake]) == 5
+    said = capsys.readouterr()
+    assert said.err == f"rtmp-spark: no RTMP in {lake}.\n" and "rtmp-spark" not in said.out
 
 
 def test_the_command(lake: Lake, captures: list[str], tmp_path: Path) -> None:
