@@ -48,6 +48,7 @@ SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a
 SHORT_STREAMS = 8  # more csids >= 64 at a time has nobody who writes them wrong
 REPEAT_MS = 1000  # an fmt 0 time up to this is read as the delta of a following fmt 3
 WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
+ABSOLUTE_MS = 10_000  # so near to a time before, a delta of hours is a time itself
 
 UNKNOWN, PRESENT, ABSENT = "unknown", "present", "absent"  # does fmt 3 repeat the extended timestamp?
 
@@ -97,7 +98,7 @@ class ChunkStream:
         self.field = 0  # the last 24-bit timestamp field
         self.ext: int | None = None  # the last extended timestamp, when that field was 0xFFFFFF
         self.delta = 0
-        self.absolute = False  # the last header was fmt 0
+        self.absolute = False  # the last header told a time: fmt 0, or a delta that can only be one
         self.length = 0  # -1: not known
         self.type_id = 0
         self.stream_id = 0
@@ -913,6 +914,7 @@ class Dechunker:
 
     def _time(self, cs: ChunkStream, fmt: int, field: int, ext: int | None, start: int, out: list[Event]) -> None:
         value = field if ext is None else ext
+        absolute = False
         if ext is not None and ext < EXTENDED and fmt != 3:
             self._flag(
                 out,
@@ -938,7 +940,8 @@ class Dechunker:
         else:
             cs.rule = "delta" if ext is None else "ext_delta"
             if ext is not None:
-                if fmt != 3 and cs.timestamp > 10_000 and abs(ext - (cs.timestamp & 0xFFFFFFFF)) <= 10_000:
+                absolute = fmt != 3 and self._is_absolute(cs, ext)
+                if absolute:
                     self._flag(
                         out,
                         ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE,
@@ -955,7 +958,7 @@ class Dechunker:
                         f"a delta of {ext} is a step back of {-value} ms",
                         start,
                     )
-        cs.absolute = False
+        cs.absolute = absolute
         cs.delta = value
         cs.used_delta = value
         cs.timestamp += value
@@ -963,6 +966,13 @@ class Dechunker:
         cs.ext = ext
         if cs.drifted:
             cs.rule = "inferred"
+
+    @staticmethod
+    def _is_absolute(cs: ChunkStream, delta: int) -> bool:
+        """Is this extended delta near the time before, as it is or as the last header had it?"""
+        if cs.timestamp > ABSOLUTE_MS and abs(delta - (cs.timestamp & 0xFFFFFFFF)) <= ABSOLUTE_MS:
+            return True
+        return cs.absolute and cs.ext is not None and abs(delta - cs.ext) <= ABSOLUTE_MS
 
     # -- messages that end -------------------------------------------------------------------------------------
 
@@ -1055,6 +1065,8 @@ class Dechunker:
             return
         cs = self.streams.get(int.from_bytes(payload, "big"))
         if cs is None or not cs.active:
+            if self.inferred:  # it may have begun where nothing was recorded
+                return
             self._flag(
                 out,
                 ViolationCode.CTRL_ABORT_IDLE,

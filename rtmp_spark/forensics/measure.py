@@ -151,6 +151,7 @@ class StreamMeasure:
                     track.over_ts = row[TS]
                 continue
             size, ts, dts = row[SIZE], row[TS], row[DTS]
+            excused = bool(self._excused) and row[MSG_NO] in self._excused
             track.frames += 1
             track.bytes += size
             if row[CODEC] != track.codec:
@@ -167,29 +168,27 @@ class StreamMeasure:
                         expected="a presentation time at or after the decoding time",
                     )  # fmt: skip
                 sound = zero.get("audio")
-                if sound is not None and sound.dts is not None and not self._lagging:
+                if sound is not None and sound.dts is not None and not self._lagging and not excused:
                     self.drift.add(dts, sound.dts - dts)
             elif row[SAMPLE_RATE] != track.sample_rate:
                 track.see_rate(row[SAMPLE_RATE])
                 track.channels = row[CHANNELS]
             if self._suspended:
                 continue
+            if excused:
+                track.interrupt()
+                self._last_ts = ts
+                continue
             before = track.dts
             if before is not None:
                 step = dts - before
                 if step < 0:
-                    if row[MSG_NO] in self._excused:
-                        track.dts, self._last_ts = None, ts
-                        continue
                     self._report(
                         ViolationCode.TIME_BACKWARDS, f"{kind} goes back by {-step} ms", row, known_at[index],
                         expected="decoding times that do not go back",
                     )  # fmt: skip
                 else:
                     if step > _JUMP_MS:
-                        if row[MSG_NO] in self._excused:
-                            track.dts, self._last_ts = None, ts
-                            continue
                         self._maybe_jump(track, step, row, known_at[index])
                     track.elapsed += step
                     track.steps.add(step)
@@ -334,9 +333,9 @@ class StreamMeasure:
         count = sum(n for gap, n in track.key_gaps.counts.items() if gap > _GOP_INFO_MS)
         open_gap = track.dts - track.key_dts if track.dts is not None and track.key_dts is not None else 0
         if open_gap > longest:
-            longest = open_gap
-            msg_no, frame, ts = track.place or (None, None, None)
-            count += 1
+            longest, count = open_gap, count + 1
+            msg_no, number, at = track.last
+            frame, ts = at >> FRAME_BITS << FRAME_BITS | number, track.ts
         if longest <= _GOP_INFO_MS:
             return []
         severity = Severity.WARNING if longest > _GOP_WARNING_MS else Severity.INFO

@@ -9,11 +9,11 @@ import pytest
 from decoded import RtmpTalk
 from rewrite import ACK, FIN, read
 from rulekit import SAMPLES
-from talks import CLIENT, SERVER, findings, goodbye, is_config, media, played, published, told
+from talks import CHUNK_SIZE, CLIENT, SERVER, findings, goodbye, is_config, media, played, published, told
 
 from rtmp_relay.synthetic import Synthetic
 from rtmp_spark.codec.command import dump_command
-from rtmp_spark.codec.message import dump_acknowledgement, dump_ping_request
+from rtmp_spark.codec.message import dump_abort, dump_acknowledgement, dump_ping_request
 
 
 @pytest.fixture
@@ -114,3 +114,41 @@ def test_a_change_in_the_second_stream_is_told(path: Path) -> None:
 def test_a_second_publish_needs_its_own_configuration(path: Path) -> None:
     said = media(published(media(published()), "other"), spoil=lambda tag: None if is_config(tag) else tag)
     assert told(path, goodbye(said)) == [("MEDIA_CONFIG_MISSING", "error", "client")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_abort_of_what_may_have_begun_in_a_gap_is_not_idle(path: Path, lost: bool) -> None:
+    said = media(published())
+    middle = next(n for n, packet in enumerate(said.talk.packets) if n > 200 and len(packet.payload) > 1000)
+    goodbye(media(said.send(CLIENT, 2, dump_abort(9)), later=3000))
+    packets = [packet for number, packet in enumerate(said.talk.packets) if not lost or number != middle]
+    rules = {row["rule_id"] for row in findings(path, packets)}
+    assert ("CTRL_ABORT_IDLE" in rules) is not lost and ("TCP_GAP" in rules) is lost
+
+
+def test_absolute_times_where_deltas_belong_are_told_each_and_spoil_nothing_else(path: Path) -> None:
+    """Past 2^24 ms a sender writes every time as it is into fmt 1 headers (veovera/enhanced-rtmp#42)."""
+    said, known, frames = published(), set(), 0
+    begun = said.talk.now_ns
+    for tag in Synthetic(seconds=6, first_timestamp=17_000_000).tags():
+        said.talk.now_ns = max(said.talk.now_ns, begun + (tag.timestamp - 17_000_000) * 1_000_000)
+        csid, again = {8: 4, 9: 6}.get(tag.type_id, 5), tag.type_id in known
+        head = (
+            bytes((csid | again << 6,)) + b"\xff\xff\xff" + len(tag.payload).to_bytes(3, "big") + bytes((tag.type_id,))
+        )
+        extended = tag.timestamp.to_bytes(4, "big")
+        wire = head + (b"" if again else b"\1\0\0\0") + extended
+        pieces = [tag.payload[at : at + CHUNK_SIZE] for at in range(0, len(tag.payload), CHUNK_SIZE)]
+        said.say(CLIENT, wire + (bytes((0xC0 | csid,)) + extended).join(pieces))
+        known.add(tag.type_id)
+        frames += again
+    (row,) = findings(path, goodbye(said).talk.packets)
+    assert (row["rule_id"], row["count"]) == ("CHUNK_EXT_DELTA_ABSOLUTE", frames)
+
+
+def test_a_stream_that_ends_without_another_keyframe(path: Path) -> None:
+    said = goodbye(media(published(), seconds=5, gop=1000))
+    (row,) = findings(path, said.talk.packets)
+    assert (row["rule_id"], row["severity"]) == ("MEDIA_GOP_LONG", "info")
+    sent = [n for n, packet in enumerate(said.talk.packets, 1) if packet.payload and packet.payload[0] & 63 == 6]
+    assert row["frame"] == sent[-1]
