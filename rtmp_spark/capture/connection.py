@@ -259,6 +259,14 @@ class Connection:
         both = self.sides[0].scale >= 0 and self.sides[1].scale >= 0
         return window if flags & SYN or not both else window << stream.scale
 
+    def window_shift(self, stream: Stream) -> int:
+        """By how much the windows that this side announces are shifted (RFC 7323 2.2), -1 where nothing tells."""
+        other = self.sides[1 - stream.side]
+        if (stream.syn and stream.scale < 0) or (other.syn and other.scale < 0):
+            return 0  # one side without the option: none scales
+        answers = self.origin_known and stream.side != self.origin  # a SYN-ACK has it only where the SYN had
+        return stream.scale if stream.syn and (other.syn or answers) else -1
+
     def acknowledge(self, stream: Stream, ack: int) -> None:
         if stream.acked_seq is None or distance(ack, stream.acked_seq) > 0:
             stream.acked_seq = ack

@@ -36,7 +36,7 @@ class Intervals:
     gap_bytes: Ints
     zero_window_ns: Ints
     window_min: Ints  # -1: none seen
-    in_flight_max: Ints
+    in_flight_max: Ints  # -1: not known
     rtt_sum_ns: Ints
     rtt_samples: Ints
 
@@ -126,7 +126,7 @@ def retransmissions(seen: Observed, number: Ints, origin: Ints) -> Intervals:
     """Of one window, where nobody asks for more: the seconds in which something was sent again."""
     again = seen.select(seen.retransmitted > 0)
     none = np.zeros(len(again.slot), np.int64)
-    return _rows(again, number, origin, none, none, none) if len(none) else empty()
+    return _rows(again, number, origin, none - 1, none, none) if len(none) else empty()
 
 
 def of_window(
@@ -137,7 +137,7 @@ def of_window(
     total = len(seen.slot)
     if not total:
         return empty(), Carry.nothing()
-    in_flight = np.zeros(total, np.int64)
+    in_flight = np.full(total, -1, np.int64)
     rtt_sum = np.zeros(total, np.int64)
     rtt_count = np.zeros(total, np.int64)
     first = np.ones(total, bool)
@@ -149,6 +149,7 @@ def of_window(
         acks = np.where((seen.side != side) & (seen.ack >= 0), seen.ack, -1)
         acks[first] = np.maximum(acks[first], acked_before[seen.slot[first], side])
         acked = np.maximum.accumulate(acks + shift) - shift
+        in_flight[(seen.side == side) & (acked >= 0) & ~seen.carried] = 0
         rows = np.flatnonzero(is_data)
         if not len(rows):
             continue
@@ -158,7 +159,7 @@ def of_window(
         new_data = (own_ends == ends) & (own_ends > sent_before)
         new_data[1:] &= ends[1:] > ends[:-1]
         flying = ends - shift[rows] - acked[rows]
-        in_flight[rows] = np.where((acked[rows] >= 0) & ~seen.carried[rows], np.maximum(flying, 0), 0)
+        in_flight[rows] = np.where((acked[rows] >= 0) & ~seen.carried[rows], np.maximum(flying, 0), -1)
         # A retransmission in flight makes every waiting acknowledgement ambiguous (Karn).
         doubts = np.cumsum((seen.side == side) & (seen.retransmitted > 0))
         timed = rows[new_data & (seen.retransmitted[rows] == 0)]
@@ -202,9 +203,9 @@ def _rows(seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: 
     def part(keys: Ints, **columns: Ints) -> Intervals:
         which, when = np.divmod(keys, span)
         nothing = np.zeros(len(keys), np.int64)
-        given = {name: columns.get(name, nothing) for name in (*_ADDED, "in_flight_max")}
-        lowest = columns.get("window_min", nothing - 1)
-        return Intervals(number[which >> 1], which & 1, when + earliest, window_min=lowest, **given)
+        given = {name: columns.get(name, nothing) for name in _ADDED}
+        given |= {name: columns.get(name, nothing - 1) for name in ("window_min", "in_flight_max")}
+        return Intervals(number[which >> 1], which & 1, when + earliest, **given)
 
     order, starts, keys = _grouped(key)
     new = ~seen.carried

@@ -182,7 +182,7 @@ class Reassembler:
         part.connection = np.full(len(seconds), connection.number)
         part.direction = np.full(len(seconds), side ^ connection.origin)
         part.second = seconds
-        part.window_min = np.full(len(seconds), -1)
+        part.window_min = part.in_flight_max = np.full(len(seconds), -1)
         self._intervals.append(part)
 
     def _observe(self, window: Window) -> None:

@@ -17,7 +17,7 @@ from rtmp_spark.capture.flows import Flows
 from rtmp_spark.capture.intervals import NO_WINDOW, Observed
 from rtmp_spark.capture.items import Conflict, Item, Run
 from rtmp_spark.capture.packet import ACK, FIN, RST, SYN, Segments
-from rtmp_spark.capture.stream import MASK, Stream
+from rtmp_spark.capture.stream import MASK, Stream, distance
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.tcp import Reassembler
@@ -41,10 +41,11 @@ class Window:
         self.slots: list[Connection] = [owner.connection_of(key) for key in flows.keys]
         before = self.slots if owner.per_second else []
         self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in before]
-        self._top_before = [(c.sides[0].top, c.sides[1].top) for c in before]
+        self._top_before = [(c.sides[0].base, c.sides[0].top, c.sides[1].base, c.sides[1].top) for c in before]
         self._slot = flows.group.copy()
         rows = len(flows.order)
         self._end = np.full(rows, -1, np.int64)
+        self._end_seq = np.full(rows, -1, np.int64)  # instead, where offset 0 is a guess that may be corrected
         self._retransmitted = np.zeros(rows, np.int64)
         self._observed = np.ones(rows, bool)
         self._after_silence = self._silences()
@@ -203,7 +204,7 @@ class Window:
                 slot = len(self.slots)
                 self.slots.append(connection)
                 self._acked_before.append((None, None))
-                self._top_before.append((0, 0))
+                self._top_before.append((None, 0, None, 0))
             payload, told = data[start : start + length], len(out)
             reached, again = connection.receive(
                 side, frame, ts_ns, seq, ack, flags, window, payload, missing, vlan, wscale, out
@@ -215,7 +216,10 @@ class Window:
             if stream.held_cost > most:
                 stream.release(most, out)
             self._slot[row] = slot
-            self._end[row] = reached if stream.synced else -1
+            if stream.synced or reached < 0:
+                self._end[row] = reached
+            else:
+                self._end_seq[row] = (seq + length + missing) & MASK
             self._retransmitted[row] = again
             self._observed[row] = not connection.dropped
         connection.flush(out)
@@ -236,34 +240,41 @@ class Window:
         segments = self._segments
         flags = segments.flags[packet]
         base, following, shift = self._references()
-        other = slot * 2 + 1 - side
+        own, other = slot * 2 + side, slot * 2 + 1 - side
         ack = following[other] + _signed(segments.ack[packet] - base[other] - following[other])
         has_ack = ((flags & ACK) != 0) & (base[other] >= 0)
-        window = segments.window[packet] << np.where(flags & SYN, 0, shift[slot * 2 + side])
+        end, end_seq = self._end[rows], self._end_seq[rows]
+        guessed = end_seq >= 0
+        if guessed.any():
+            found = following[own] + _signed(end_seq - base[own] - following[own])
+            end = np.where(guessed, np.maximum(found, -1), end)
+        shift = np.where(flags & SYN, 0, shift[own])
+        window = segments.window[packet] << np.maximum(shift, 0)
         seen = Observed(
             slot,
             side,
             segments.ts_ns[packet],
-            self._end[rows],
+            end,
             np.where(has_ack & (ack >= 0), ack, -1),
             segments.length[packet] + segments.missing[packet],
             self._retransmitted[rows],
-            np.where((flags & ACK == 0) | (flags & RST != 0), NO_WINDOW, window),
+            np.where((flags & (ACK | SYN) == 0) | (flags & RST != 0), NO_WINDOW, window),
             np.zeros(len(rows), bool),
         )
         self._note_zero_windows(seen, flags, packet)
+        seen.window = np.where((shift < 0) & (seen.window > 0), NO_WINDOW, seen.window)
         return seen
 
     def _references(self) -> tuple[Ints, Ints, Ints]:
-        """Per direction of each slot: base (-1: not known), next offset, window shift."""
+        """Per direction of each slot: base (-1: not known), next offset, window shift (-1: not known)."""
         base, following, shift = [], [], []
         for connection in self.slots:
             low, high = connection.sides
             both = low.scale >= 0 and high.scale >= 0
             for stream in (low, high):
-                base.append(stream.base if stream.synced and stream.base is not None else -1)
+                base.append(-1 if stream.base is None else stream.base)
                 following.append(stream.next_offset)
-                shift.append(stream.scale if both else 0)
+                shift.append(stream.scale if both else connection.window_shift(stream))
         return np.array(base, np.int64), np.array(following, np.int64), np.array(shift, np.int64)
 
     def _note_zero_windows(self, seen: Observed, flags: Ints, packet: Ints) -> None:
@@ -294,13 +305,18 @@ class Window:
         table = []
         for connection, saved in zip(self.slots, self._acked_before, strict=True):
             for stream, acked in zip(connection.sides, saved, strict=True):
-                known = acked is not None and stream.synced
+                known = acked is not None and stream.base is not None
                 table.append(max(stream.offset_of(acked), -1) if known and acked is not None else -1)
         return np.array(table, np.int64).reshape(-1, 2)
 
     def top_before(self) -> Ints:
         """Per slot and side, the highest offset that was sent when the window began."""
-        return np.array(self._top_before, np.int64).reshape(-1, 2)
+        table = []
+        for connection, (low_base, low, high_base, high) in zip(self.slots, self._top_before, strict=True):
+            for stream, base, top in zip(connection.sides, (low_base, high_base), (low, high), strict=True):
+                moved = 0 if base is None or stream.base is None else distance(base, stream.base)
+                table.append(max(top + moved, 0))
+        return np.array(table, np.int64).reshape(-1, 2)
 
 
 class _Directions:

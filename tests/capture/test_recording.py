@@ -388,6 +388,44 @@ def test_bytes_per_second_add_up(sample_pcaps: Path) -> None:
                 assert sum(r[column] for r in seconds) == sum(m["length"] for m in messages if m["type_id"] == type_id)
 
 
+@pytest.mark.parametrize("program", ["tshark"], indirect=True)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ffmpeg_publish_bframes_rtmpdump_play.pcap",
+        "midstream_publish_default_chunk_context_missing.pcap",  # no SYN: scales unknown
+        "one_direction_server_to_client.pcap",  # a SYN-ACK tells its own scale, and nothing is acknowledged
+    ],
+)
+def test_seconds_are_those_of_tshark(sample_pcaps: Path, program: str, name: str) -> None:
+    """Packets, bytes, windows and bytes in flight of each second; unknown is null, not 0 and not a raw field."""
+    fields = ["frame.time_epoch", "tcp.srcport", "tcp.dstport", "tcp.len", "tcp.flags", "tcp.window_size"]
+    fields += ["tcp.window_size_scalefactor", "tcp.analysis.bytes_in_flight"]
+    command = [program, "-r", str(sample_pcaps / name), "-T", "fields", *(w for f in fields for w in ("-e", f))]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    theirs: dict[tuple[int, int, int], list[Any]] = {}
+    for line in lines:
+        epoch, src, dst, length, flags, window, scale, flying = line.split("\t")
+        second, bits = int(epoch.partition(".")[0]), int(flags, 16)
+        sent = theirs.setdefault((int(src), int(dst), second), [0, 0, None, 0])
+        sent[0], sent[1], sent[3] = sent[0] + 1, sent[1] + int(length), max(sent[3], int(flying or 0))
+        held_back = theirs.setdefault((int(dst), int(src), second), [0, 0, None, 0])
+        if not bits & 4 and (scale != "-1" or bits & 2):
+            held_back[2] = min(int(window), held_back[2] or 1 << 40)
+    rows = decode(sample_pcaps / name, tables=("connections", "intervals"))
+    ends = {r["uid"]: (r["orig_p"], r["resp_p"]) for r in rows["connections"]}
+    answered = {(r["uid"], r["direction"]) for r in rows["intervals"] if r["in_flight_max"] is not None}
+    assert bool(answered) == ("one_direction" not in name), "nobody acknowledged: not known, not 0"
+    ours = {}
+    for row in rows["intervals"]:
+        way = ends[row["uid"]][:: 1 if row["direction"] == "c2s" else -1]
+        key = (*way, int(row["ts_second"].timestamp()))
+        if (row["uid"], row["direction"]) not in answered:
+            theirs[key][3] = None
+        ours[key] = [row[column] for column in ("packets", "bytes", "window_min", "in_flight_max")]
+    assert ours == theirs
+
+
 def test_secrets_do_not_leave(sample_pcaps: Path) -> None:
     plain = decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap")
     name, _, query = plain["connections"][0]["stream_names"][0].partition("?")
