@@ -91,7 +91,7 @@ class BlockReader:
                 if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a block: {size - position} bytes after packet {self.records}",
+                        f"the file ends inside a block: {size - position} bytes behind the last whole packet",
                         "everything before it was read; wait until the recorder has closed the file",
                         frame=self.records,
                     )

@@ -54,7 +54,7 @@ class RecordReader:
                 if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a record: {size - position} bytes after packet {self.records}",
+                        f"the file ends inside a record: {size - position} bytes behind the last whole packet",
                         "everything before it was read; wait until the recorder has closed the file",
                         frame=self.records,
                     )
@@ -85,7 +85,7 @@ class RecordReader:
             number = self.records + whole + 1
             self.problem = Problem(
                 ViolationCode.CAPTURE_BAD_RECORD,
-                f"packet {number} claims {incl_len[whole]} captured bytes",
+                f"a packet claims {incl_len[whole]} captured bytes",
                 "the file is damaged from there on; everything before it was read",
                 frame=number,
             )

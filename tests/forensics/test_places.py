@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,11 @@ def test_an_unknown_link_type_is_told_with_what_is_true_of_scapy(monkeypatch: py
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (told,) = dissector.take_problems()
     assert "pip install scapy" in told.hint
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.pcap*")), ids=lambda path: path.name)
+def test_numbers_of_packets_and_messages_stand_in_columns_only(path: Path) -> None:
+    """They are counted anew when the pieces of a file are joined; a text would go on telling the old ones."""
+    for row in recorded(path, "findings")["findings"]:
+        told = " ".join(str(row[column]) for column in ("detail", "expected", "actual", "fix_hint") if row[column])
+        assert not re.search(r"\b(packet|frame|message|msg_no) #?\d", told), told
