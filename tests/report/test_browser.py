@@ -11,6 +11,7 @@ from decoded import RtmpTalk
 
 from rtmp_spark.cli import main
 from rtmp_spark.codec.amf import EcmaArray
+from rtmp_spark.report.view import read_captures
 
 pytestmark = pytest.mark.slow
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -62,6 +63,33 @@ def test_one_connection(chromium: browser.Browser, tmp_path: Path, sample_pcaps:
     assert chromium.run("document.querySelectorAll('.part').length") == 10
     assert chromium.run("document.querySelectorAll('figure.chart[data-x]').length") >= 8
     healthy(chromium)
+
+
+# What JupyterLab says about every output (its stylesheet, 4.6).
+JUPYTER = """
+.jp-RenderedHTMLCommon table { table-layout: fixed; margin-left: auto; margin-right: auto; }
+:not(.jp-RenderedMarkdown).jp-RenderedHTMLCommon td { text-align: right; }
+.jp-OutputArea-output dt { font-weight: bold; float: left; width: 20%; }
+.jp-OutputArea-output dd { float: left; width: 80%; }
+"""
+
+
+def test_a_notebook_does_not_squeeze_it(chromium: browser.Browser, tmp_path: Path, sample_pcaps: Path) -> None:
+    recording = read_captures(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")
+    outputs = recording._repr_html_() + recording.connections[0]._repr_html_()
+    page = tmp_path / "notebook.html"
+    classes = "jp-OutputArea-output jp-RenderedHTMLCommon"
+    page.write_text(f"<meta charset=utf-8><style>{JUPYTER}</style><div class='{classes}'>{outputs}</div>", "utf-8")
+    chromium.resize(1100, 900)
+    chromium.open(page.as_uri())
+    cell = "document.querySelector('table.connections td:nth-child({})')"
+    assert chromium.run(f"getComputedStyle({cell.format(4)}).textAlign") == "left"
+    assert chromium.run(f"getComputedStyle({cell.format(8)}).textAlign") == "right"  # bytes
+    assert "44878" in chromium.run(f"{cell.format(4)}.innerText")
+    line = "(() => {{ const r = document.createRange(); r.selectNodeContents({}.firstChild); return {}; }})()"
+    assert chromium.run(line.format(cell.format(4), "r.getClientRects().length")) == 1  # no address is broken in two
+    words = "document.querySelector('dl.facts dt')"
+    assert chromium.run(line.format(words, "r.getClientRects().length")) == 1
 
 
 def test_hover_tells_the_value_and_dragging_zooms(
