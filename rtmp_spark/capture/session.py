@@ -26,7 +26,7 @@ from rtmp_spark.capture.facts import (
     Row,
     noted,
 )
-from rtmp_spark.capture.findings import CAPTURE, NETWORK, SENDER, SERVER, Finding
+from rtmp_spark.capture.findings import CAPTURE, CLIENT, NETWORK, SENDER, SERVER, Finding
 from rtmp_spark.capture.judging import Judge, JudgeFactory
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.spans import StreamSpan
@@ -44,9 +44,15 @@ _MAX_STREAMS = 4096
 _MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
+_BAD_NAME = "NetStream.Publish.BadName"
 _REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 _STARTS = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
+_BY_RECEIVER = {
+    None: "whether they arrived cannot be told, the receiver was not recorded",
+    True: "the receiver acknowledged them, so the recorder lost them",
+    False: "nobody acknowledged them",
+}
 _BY_CHECKSUM = {
     None: "",
     True: "; the TCP checksum of the later packet is right: its sender sent it so",
@@ -244,9 +250,7 @@ class Session:
         if fact.cut:
             return  # CAPTURE_SNAPLEN tells it once for the file
         lost_by = CAPTURE if fact.acked else NETWORK
-        words = (
-            "the receiver acknowledged them, so the recorder lost them" if fact.acked else "nobody acknowledged them"
-        )
+        words = _BY_RECEIVER[fact.acked]
         self.found.append(
             Finding(
                 ViolationCode.TCP_GAP, f"{fact.length} bytes at offset {fact.offset} are in no packet: {words}", None,
@@ -424,19 +428,19 @@ class Session:
 
     def _refusal(self, direction: str, fact: CommandFact, asked: list[Any] | None, code: Any, description: Any) -> None:
         what = self._refused(fact, code) if asked is None else asked[2]
-        if what not in _REFUSABLE:
+        if what not in _REFUSABLE and code != _BAD_NAME:
             return  # releaseStream, FCPublish and the like may fail without harm
         self.refused = fact.ts
         told = " ".join(str(x) for x in (code, description) if x)
         told = self._redactor.text(told, self.known_secrets)
-        rule = ViolationCode.CMD_REFUSED
+        rule, at_fault = ViolationCode.CMD_REFUSED, None
         if "need auth" in told or "needauth" in told or ("authmod=" in told and "reason=" not in told):
             rule = ViolationCode.CMD_AUTH_ROUND  # any other reason is what came of it
-        elif code == "NetStream.Publish.BadName":
-            rule = ViolationCode.SESSION_BAD_NAME
+        elif code == _BAD_NAME:
+            rule, at_fault = ViolationCode.SESSION_BAD_NAME, CLIENT
         self.found.append(
             Finding(
-                rule, f"{what} was refused: {told or 'no reason given'}", None, None, direction, None, fact.msg_no,
+                rule, f"{what} was refused: {told or 'no reason given'}", None, at_fault, direction, None, fact.msg_no,
                 fact.frame, fact.ts,
             )
         )  # fmt: skip
@@ -445,8 +449,8 @@ class Session:
         """What is refused where no command waits for an answer: it was answered before, or was not recorded."""
         if isinstance(code, str) and code.startswith("NetConnection.Connect."):
             return "connect"
-        if fact.name != "onStatus":
-            return None
+        if fact.name == "_error":
+            return "publish" if code == _BAD_NAME else None
         span = self._open.get(fact.stream_id)
         if span is None:
             return "play" if isinstance(code, str) and code.startswith("NetStream.Play.") else "publish"

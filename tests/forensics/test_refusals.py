@@ -102,3 +102,12 @@ def test_a_client_that_does_not_wait_cannot_blame_the_server(
 ) -> None:
     said = connected().command(CLIENT, "createStream", 2, None).wait(seconds).bye(closer)
     assert told(path, said) == [("CMD_NO_RESPONSE", "warning", at_fault)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"), [("publish", "onStatus"), ("FCPublish", "onFCPublish"), ("FCPublish", "_error")]
+)
+def test_the_second_publisher_is_at_fault_for_its_name(path: Path, asked: str, answer: str) -> None:
+    said = created().command(CLIENT, asked, 3, None, "cam", stream_id=1)
+    said.command(SERVER, answer, 3, None, status("NetStream.Publish.BadName", "error"), stream_id=1)
+    assert told(path, said.bye(SERVER)) == [("SESSION_BAD_NAME", "warning", "client")]

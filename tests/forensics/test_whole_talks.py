@@ -152,3 +152,12 @@ def test_a_stream_that_ends_without_another_keyframe(path: Path) -> None:
     assert (row["rule_id"], row["severity"]) == ("MEDIA_GOP_LONG", "info")
     sent = [n for n, packet in enumerate(said.talk.packets, 1) if packet.payload and packet.payload[0] & 63 == 6]
     assert row["frame"] == sent[-1]
+
+
+@pytest.mark.parametrize(("alone", "words"), [(False, "the recorder lost them"), (True, "cannot be told")])
+def test_whether_lost_bytes_arrived_is_not_known_from_one_side(path: Path, alone: bool, words: str) -> None:
+    packets = goodbye(media(published())).talk.packets
+    lost = next(n for n, packet in enumerate(packets) if n > 200 and len(packet.payload) > 1000)
+    kept = [p for n, p in enumerate(packets) if n != lost and not (alone and p.sport == 1935)]
+    (row,) = [row for row in findings(path, kept) if row["rule_id"] == "TCP_GAP"]
+    assert words in row["detail"]
