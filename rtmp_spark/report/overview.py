@@ -128,6 +128,14 @@ class Judged:
             self.rows.append((row, mine, found, verdict.judge(row, mine, found)))
         self.of_files = own_findings.get(None, [])
 
+    def by_capture(self) -> dict[str, Counter[str]]:
+        """How many connections of each verdict a capture holds; one that goes on in the next counts in both."""
+        counted: dict[str, Counter[str]] = {}
+        for row, _, _, judged in self.rows:
+            for capture in row["capture_ids"]:
+                counted.setdefault(capture, Counter())[judged.word] += 1
+        return counted
+
     def worst_first(self) -> list[str]:
         ranked = sorted(
             self.rows,

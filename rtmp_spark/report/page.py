@@ -52,12 +52,12 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
         captures = [row for row in captures if row["capture_id"] in own]
         of_files = [row for row in of_files if row["capture_id"] in own]
     one = len(connections) == 1
+    judged = overview.Judged(connections, tables.rows("streams"), tables.rows("findings"))
     if one:
         chosen = connections
         title = _ends(connections[0])
         first = ""
     else:
-        judged = overview.Judged(connections, tables.rows("streams"), tables.rows("findings"))
         ranked = judged.worst_first()[:MOST_DETAILED]
         chosen = [row for row in connections if row["uid"] in set(ranked)]
         title = f"{len(connections):,} connections"
@@ -68,7 +68,7 @@ def pieces(tables: Tables, *, uid: str | None = None, command: str = "rtmp-spark
     for row in chosen:
         yield session_section(Session(tables, row, captures), alone=one)
     yield "<section class='provenance'><h2>Provenance</h2>"
-    yield panels.provenance_panel(captures, command, __version__)
+    yield panels.provenance_panel(captures, judged.by_capture(), command, __version__)
     yield panels.recording_panel(of_files, captures)
     yield f"</section></main><script>{asset('report.js')}</script></body></html>\n"
 

@@ -5,7 +5,8 @@ Every function takes a `Session` and returns a fragment; texts from the wire pas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rtmp_spark.report import text, verdict
@@ -18,7 +19,7 @@ from rtmp_spark.report.session import Session
 from rtmp_spark.report.svg import draw
 
 Row = dict[str, Any]
-_LISTED_CAPTURES = 200
+_LISTED_CAPTURES, _NAMED_CAPTURES = 200, 8  # of the page, and of one connection
 
 
 def badge(word: str) -> str:
@@ -89,6 +90,8 @@ def identity_panel(session: Session) -> str:
     row = session.connection
     client = text.endpoint(row["orig_h"], row["orig_p"])
     server = text.endpoint(row["resp_h"], row["resp_p"])
+    left = len(session.captures) - _NAMED_CAPTURES
+    more = f" and {left:,} more" if left > 0 else ""
     facts: list[tuple[str, str]] = [
         ("client → server", f"{text.wire(client)} → {text.wire(server)}"),
         ("uid", f"<code>{text.escape(row['uid'])}</code> {_sensor(row)}"),
@@ -103,6 +106,7 @@ def identity_panel(session: Session) -> str:
         ("bytes", f"{text.size(row['delivered_bytes_c2s'])} up, {text.size(row['delivered_bytes_s2c'])} down"),
         ("end", text.escape(verdict.ending(row))),
         ("recording", _quality(session)),
+        ("capture", ", ".join(text.wire(row["path"]) for row in session.captures[:_NAMED_CAPTURES]) + more),
         ("Wireshark", paste(wireshark_filter(row))),
         ("Community ID", f"<code>{text.escape(row['community_id'])}</code>"),
     ]
@@ -319,18 +323,25 @@ def recording_panel(findings: Sequence[Row], captures: Sequence[Row]) -> str:
     return "<h4>About the recording</h4>" + table(("severity", "rule", "what was seen", "file", "remedy"), rows)
 
 
-def provenance_panel(captures: Sequence[Row], command: str, version: str) -> str:
+def provenance_panel(captures: Sequence[Row], verdicts: Mapping[str, Counter[str]], command: str, version: str) -> str:
+    """`verdicts` are those of the connections in each capture: in which of the files the trouble is."""
     rows = [
         [
-            text.wire(row["path"]), text.escape(row["format"]), f"{row['packets']:,}", text.clock(row["ts_first"]),
-            text.escape(row["status"]) + _hint(row), f"<code>{text.escape(row['capture_id'])}</code>",
+            text.wire(row["path"]), _verdicts(verdicts.get(row["capture_id"], Counter())), text.escape(row["format"]),
+            f"{row['packets']:,}", text.clock(row["ts_first"]), text.escape(row["status"]) + _hint(row),
+            f"<code>{text.escape(row['capture_id'])}</code>",
         ]
         for row in captures[:_LISTED_CAPTURES]
     ]  # fmt: skip
     left = len(captures) - len(rows)
     note = f"<p class='note'>{text.one_of(left, 'more capture')} not listed.</p>" if left else ""
-    head = ("capture", "format", "#packets", "first packet (UTC)", "status", "capture_id")
+    head = ("capture", "connections", "format", "#packets", "first packet (UTC)", "status", "capture_id")
     return f"<p>rtmp_spark {text.escape(version)} · {paste(command)}</p>{table(head, rows)}{note}"
+
+
+def _verdicts(counted: Counter[str]) -> str:
+    worst_first = [word for word in verdict.VERDICTS if counted[word]]
+    return ", ".join(f"{counted[word]:,} {text.words(word)}" for word in worst_first) or text.MISSING
 
 
 def _hint(row: Row) -> str:

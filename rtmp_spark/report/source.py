@@ -99,7 +99,7 @@ class CaptureTables(ArrowTables):
                 batch = batch.select(list(columns[name]))
             batches[name].append(batch)
         found = {name: pa.Table.from_batches(parts) for name, parts in batches.items() if parts}
-        super().__init__(", ".join(self.paths), found)
+        super().__init__(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths):,} captures", found)
 
 
 def counts(messages: pa.Table) -> list[Row]:

@@ -87,3 +87,17 @@ def test_the_page_of_one_connection_tells_of_its_own_files_only(sample_pcaps: Pa
     page = render(tables, uid=cut).partition("<h2>Provenance</h2>")[2]
     assert "CAPTURE_TRUNCATED" in page and names[0] in page
     assert "CAPTURE_SNAPLEN" not in page and names[1] not in page
+
+
+def test_the_page_says_in_which_file_the_trouble_is(sample_pcaps: Path) -> None:
+    """What each file holds is told in its README: four attempts that were refused, and a stream that is fine."""
+    names = ("denied_and_unknown_app.pcap", "ffmpeg_publish_h264_aac.pcap")
+    paths = [sample_pcaps / name for name in names]
+    page = render(CaptureTables(paths, judged_settings()))
+    assert "<p class='dim'><bdi>2 captures</bdi></p>" in page
+    provenance = page[page.index("<section class='provenance'>") :]
+    rows = {cells[0]: cells[1] for cells in re.findall(r"<tr><td><bdi>([^<]*)</bdi></td><td>([^<]*)</td>", provenance)}
+    assert rows == {str(paths[0]): "3 failed, 1 no media", str(paths[1]): "1 ok"}
+    sections = re.findall(r"<article class='session'.*?</article>", page, re.DOTALL)
+    of_file = [[path.name for path in paths if f"<dt>capture</dt><dd><bdi>{path}</bdi></dd>" in s] for s in sections]
+    assert sorted(of_file) == [[names[0]]] * 4 + [[names[1]]]
