@@ -11,22 +11,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.capture.block import PacketBlock
 from rtmp_spark.capture.columns import arrow_batch
 from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.facts import FRAME_BITS
-from rtmp_spark.capture.files import WINDOW_BYTES, open_capture
+from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.flows import group as group_flows
 from rtmp_spark.capture.intervals import Carry
 from rtmp_spark.capture.keylog import KeyLog, can_decrypt
 from rtmp_spark.capture.packet import Dissector, Segments
-from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, PcapHeader, parse_header
+from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, parse_header
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.rows import Batch
@@ -49,13 +49,11 @@ from .flow_state import (
     state_of,
     wrapping_of,
 )
+from .gather import gather
 from .paths import open_file
 from .scan import GROUPS, group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
-NEAR_BYTES = 256 << 10  # records closer than this are read in one go
-LIKELY_PACKET = 64 << 10  # most are not longer
-_RECORD_FIELDS = 16
 
 
 @dataclass(frozen=True)
@@ -340,43 +338,6 @@ def _ours(segments: Segments, groups: set[int]) -> Segments:
     mask = np.empty(len(flows.order), bool)
     mask[flows.order] = wanted[flows.group]
     return segments.select(mask)
-
-
-def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
-    """The records at these places of the file, in windows; what lies between is skipped where that pays."""
-    if not len(offsets):
-        return
-    far = np.flatnonzero(np.diff(offsets) > NEAR_BYTES) + 1
-    starts = [0, *far.tolist()]
-    for first, last in zip(starts, [*starts[1:], len(offsets)]):
-        while first < last:
-            until = int(np.searchsorted(offsets[first:last], offsets[first] + WINDOW_BYTES)) + first
-            yield _window(file, header, offsets[first:until], frames[first:until])
-            first = until
-
-
-def _window(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
-    base = int(offsets[0])
-    file.seek(base)
-    at = offsets - base
-    last = int(at[-1]) + header.record_header_bytes
-    data = file.read(last + LIKELY_PACKET + len(PADDING))
-    order = "little" if header.byte_order == "<" else "big"
-    caplen_at = int(at[-1]) + 8
-    needed = last + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]
-    if len(data) < needed:  # a very long packet, or the end of the file; else nothing is copied
-        data = b"".join((data, file.read(needed - len(data)), PADDING))
-    fields = rows_at(data, at, _RECORD_FIELDS).view(header.byte_order + "u4").astype(np.int64)
-    caplen = fields[:, 2]
-    return PacketBlock(
-        data,
-        frames,
-        fields[:, 0] * 1_000_000_000 + fields[:, 1] * (1 if header.nanosecond else 1000),
-        at + header.record_header_bytes,
-        caplen,
-        np.maximum(fields[:, 3], caplen),
-        np.full(len(at), header.link_type, np.int64),
-    )
 
 
 def account_of(text: str) -> dict[str, Any]:

@@ -152,11 +152,6 @@ class Writer:
         writing.save(f"{self.lake.path}/{table}")
         failpoint(f"after {table}")
 
-    def append_all(self, tables: Mapping[str, pa.Table | DataFrame]) -> None:
-        with ThreadPoolExecutor(WRITERS) as pool:
-            for done in [pool.submit(self.append, name, rows) for name, rows in tables.items()]:
-                done.result()
-
     def commit(self, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
         entries = tuple(superseded)
         failpoint("before commit")

@@ -48,7 +48,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
-CONNECTION_WEIGHT = 256 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
+CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 

@@ -45,7 +45,7 @@ from .redo import Redo, redo
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
 from .stoppable import Stop
-from .tables import no_glob, spark_schema
+from .tables import WRITERS, no_glob, spark_schema
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
@@ -283,14 +283,14 @@ class _Ingest:
         tables = _tables(options)
         options, with_tls = with_secrets(options, new)
         newest_ns = max(s.about.ts_tail_ns or 0 for s in new)
+        late: Future[list[str]] | None = None
         if replaces is None:
             going_on = self._resumed(saved.result(), index, with_tls, newest_ns)
             superseded = going_on.superseded
             first_ns = min((s.about.ts_first_ns for s in new if s.about.ts_first_ns is not None), default=newest_ns)
             if first_ns < self.known_until * 1000 - LATE_NS:
                 joined = {*going_on.late, *(header.uid for header in going_on.headers)}
-                going_on.late += late_parts(writer, options.sensor, index, joined)
-            self.summary.late.extend(going_on.told)
+                late = self.beside.submit(late_parts, writer, options.sensor, index, joined)
         else:
             going_on = resumed((), index, with_tls)
             superseded = replaces.superseded
@@ -307,6 +307,9 @@ class _Ingest:
         with self._phase("decode"):
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
             rows, large, accounts = self._decode(decoder, index, writer, tables)
+        if late is not None:
+            going_on.late += late.result()
+        self.summary.late.extend(going_on.told)
         self._tell("write", captures)
         with self._phase("write"):
             other: dict[int, int] = {}
@@ -347,13 +350,23 @@ class _Ingest:
         gone = {s.uid for s in superseded if s.tables != ("open_flows",)}
         fresh = Fresh.of(rows, gone, self.resumed_at)
         final = {n: made for n, made in rows.items() if n not in ("streams", "findings") and not _is_empty(made)}
-        written = self.beside.submit(writer.append_all, final)
-        known = neighbours(writer, sensor, fresh)
-        streams, findings, changed = judged_together(writer, sensor, fresh, known)
-        written.result()
-        failpoint("between tables")
-        findings = pa.concat_tables([findings, about_files["findings"]])
-        writer.append_all({"streams": streams, "findings": findings, "captures": about_files["captures"]})
+        with ThreadPoolExecutor(WRITERS) as pool:
+
+            def write(tables: dict[str, Any]) -> list[Future[None]]:
+                return [pool.submit(writer.append, name, made) for name, made in tables.items()]
+
+            # Who fills every core comes last, or the questions between would wait for it.
+            done = write({n: made for n, made in final.items() if isinstance(made, pa.Table)})
+            known = neighbours(writer, sensor, fresh)
+            streams, findings, changed = judged_together(writer, sensor, fresh, known)
+            for first in done[:1]:
+                first.result()
+            failpoint("between tables")
+            findings = pa.concat_tables([findings, about_files["findings"]])
+            done += write({"streams": streams, "findings": findings, "captures": about_files["captures"]})
+            done += write({n: made for n, made in final.items() if not isinstance(made, pa.Table)})
+            for each in done:
+                each.result()
         delivered, again = deliveries(writer, sensor, fresh, known, superseded)
         self.summary.rows["deliveries"] = delivered.num_rows
         writer.append("deliveries", delivered)

@@ -18,7 +18,7 @@ from .sets import Sets
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
-BUCKET_BYTES = 1 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
+BUCKET_BYTES = 2 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
 
 
 @dataclass

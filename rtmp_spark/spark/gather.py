@@ -1,0 +1,101 @@
+"""Records of a classic pcap by their places: what one bucket wants of a file, in windows.
+
+A bucket may want every packet of a stretch of the file or one in a hundred. A window costs much the same whatever it
+holds, so where packets are few, those of several stretches become one window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+
+from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.capture.files import WINDOW_BYTES
+from rtmp_spark.capture.pcap import PcapHeader
+
+NEAR_BYTES = 256 << 10  # records closer than this are read in one go
+LIKELY_PACKET = 64 << 10  # most are not longer
+_RECORD_FIELDS = 16
+
+
+def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
+    """The records at these places, which ascend; what lies between is skipped where that pays."""
+    held: list[PacketBlock] = []
+    size = 0
+    for first, until in _stretches(offsets):
+        block = _read(file, header, offsets[first:until], frames[first:until])
+        wanted = int(block.caplen.sum())
+        full = 5 * wanted > int(block.start[-1] - block.start[0])
+        if held and (full or size + wanted > WINDOW_BYTES):
+            yield _joined(held)
+            held, size = [], 0
+        if full:
+            yield block
+        else:
+            held.append(_alone(block, header.record_header_bytes))
+            size += wanted
+    if held:
+        yield _joined(held)
+
+
+def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
+    """Parts of the file that are read at once: first record and the one behind the last."""
+    far = np.flatnonzero(np.diff(offsets) > NEAR_BYTES) + 1
+    starts = [0, *far.tolist()]
+    for first, last in zip(starts, [*starts[1:], len(offsets)]):
+        while first < last:
+            until = int(np.searchsorted(offsets[first:last], offsets[first] + WINDOW_BYTES)) + first
+            yield first, until
+            first = until
+
+
+def _read(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
+    base = int(offsets[0])
+    file.seek(base)
+    at = offsets - base
+    last = int(at[-1]) + header.record_header_bytes
+    data = file.read(last + LIKELY_PACKET + len(PADDING))
+    order = "little" if header.byte_order == "<" else "big"
+    caplen_at = int(at[-1]) + 8
+    needed = last + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]
+    if len(data) < needed:  # a very long packet, or the end of the file; else nothing is copied
+        data = b"".join((data, file.read(needed - len(data)), PADDING))
+    fields = rows_at(data, at, _RECORD_FIELDS).view(header.byte_order + "u4").astype(np.int64)
+    caplen = fields[:, 2]
+    return PacketBlock(
+        data,
+        frames,
+        fields[:, 0] * 1_000_000_000 + fields[:, 1] * (1 if header.nanosecond else 1000),
+        at + header.record_header_bytes,
+        caplen,
+        np.maximum(fields[:, 3], caplen),
+        np.full(len(at), header.link_type, np.int64),
+    )
+
+
+def _alone(block: PacketBlock, record_header_bytes: int) -> PacketBlock:
+    """Without the bytes between the records, and without padding."""
+    lengths = record_header_bytes + block.caplen
+    begins, ends = block.start - record_header_bytes, block.start + block.caplen
+    apart = np.flatnonzero(begins[1:] != ends[:-1])
+    slices = zip(begins[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist())
+    view = memoryview(block.data)
+    data = b"".join([view[begin:end] for begin, end in slices])
+    return replace(block, data=data, start=np.cumsum(lengths) - block.caplen)
+
+
+def _joined(blocks: Sequence[PacketBlock]) -> PacketBlock:
+    sizes = np.array([len(block.data) for block in blocks])
+    before = np.cumsum(sizes) - sizes
+    return PacketBlock(
+        b"".join([*(block.data for block in blocks), PADDING]),
+        np.concatenate([block.frame for block in blocks]),
+        np.concatenate([block.ts_ns for block in blocks]),
+        np.concatenate([block.start + shift for block, shift in zip(blocks, before)]),
+        np.concatenate([block.caplen for block in blocks]),
+        np.concatenate([block.origlen for block in blocks]),
+        np.concatenate([block.link_type for block in blocks]),
+    )
