@@ -89,6 +89,7 @@ def check_vectors(directory: str, decoder: str | None, quiet: bool) -> int:
 def check_findings(args: argparse.Namespace) -> int:
     from rtmp_spark.commands import check_output, inspect_output
     from rtmp_spark.commands.output_file import output_path, whole_file
+    from rtmp_spark.commands.terminal import printer
 
     junit = output_path(args.junit, args.paths) if args.junit else None
     ignored = _codes(args.ignore)
@@ -109,7 +110,7 @@ def check_findings(args: argparse.Namespace) -> int:
         for row in kept:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
     else:
-        check_output.show(kept, connections, sys.stdout, files)
+        check_output.show(kept, connections, printer(), files)
     if junit is not None:
         with whole_file(junit) as file:
             file.write(check_output.junit(failed, connections, files).encode("utf-8", "replace"))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.commands.harmless import harmless
+from rtmp_spark.commands.terminal import STYLES, Say, ends
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
+_GRAVE = ("error", "warning")
+_TOLD_FILES = 20
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
 
 
 def show(
     findings: Sequence[dict[str, Any]],
     connections: Sequence[dict[str, Any]],
-    out: TextIO,
+    say: Say,
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """`files` are the names of the captures by their ids, where there are several."""
@@ -27,13 +30,27 @@ def show(
     for row in findings:
         groups.setdefault(row["uid"], []).append(row)
     for uid, rows in groups.items():
-        out.write(f"{_title(uid, known.get(uid))}\n")
+        say(_title(uid, known.get(uid)), "bold cyan")
         for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0, LAYER.get(r["rule_id"], 0))):
-            for line in _lines(row, files):
-                out.write(f"  {line}\n")
-    counts = Counter(row["severity"] for row in findings)
-    total = ", ".join(f"{counts[word]} {word}{'s' if counts[word] != 1 and word != 'info' else ''}" for word in _ORDER)
-    out.write(f"{len(connections)} connection{'s' if len(connections) != 1 else ''}: {total}\n")
+            for line, style in zip(_lines(row, files), (STYLES[row["severity"]], "", "")):
+                say(line, style, 2)
+    for capture, counts in _trouble(findings, files):
+        say(f"{_counted(counts, [word for word in _GRAVE if counts[word]])} in {files[capture]}")
+    total = _counted(Counter(row["severity"] for row in findings), _ORDER)
+    say(f"{len(connections)} connection{'s' if len(connections) != 1 else ''}: {total}", "bold")
+
+
+def _trouble(findings: Sequence[dict[str, Any]], files: Mapping[str, str]) -> list[tuple[str, Counter[str]]]:
+    """Of several captures those with errors or warnings, worst first."""
+    counted: dict[str, Counter[str]] = {}
+    for row in findings:
+        if row["capture_id"] in files and row["severity"] in _GRAVE:
+            counted.setdefault(row["capture_id"], Counter())[row["severity"]] += 1
+    return sorted(counted.items(), key=lambda item: [-item[1][word] for word in _GRAVE])[:_TOLD_FILES]
+
+
+def _counted(counts: Counter[str], words: Iterable[str]) -> str:
+    return ", ".join(f"{counts[word]} {word}{'s' if counts[word] != 1 and word != 'info' else ''}" for word in words)
 
 
 def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
@@ -41,10 +58,9 @@ def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
         return "the capture"
     if connection is None:
         return uid
-    ends = f"{connection['orig_h']}:{connection['orig_p']} -> {connection['resp_h']}:{connection['resp_p']}"
     client, server = connection["software"], connection["server_software"]
     software = f" ({client or 'unknown client'}, {server or 'unknown server'})" if client or server else ""
-    return harmless(f"{uid} {ends}{software}")
+    return harmless(f"{uid} {ends(connection)}{software}")
 
 
 def _place(row: dict[str, Any], files: Mapping[str, str]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from difflib import get_close_matches
+from shutil import get_terminal_size
 from textwrap import fill
 
 from rtmp_spark.codec.errors import UserError, ViolationCode
 
-_WIDTH = 100
+_WIDEST = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,8 @@ def run(args: argparse.Namespace) -> int:
             )
         return 0
     name = args.code.upper().replace("-", "_")
-    caused = with_cause(name.lower())
+    cause = name.lower()
+    caused = with_cause(cause)
     if caused is not None:
         name = caused.value
     if name not in ViolationCode.__members__:
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         hint = f"Did you mean {', '.join(near)}?" if near else "`rtmp-spark explain` lists all of them."
         raise UserError(f"{args.code} is no finding.", hint)
     code = ViolationCode[name]
-    print(json.dumps(_fields(code)) if args.json else _text(code))
+    print(json.dumps(_fields(code)) if args.json else _text(code, cause if caused is not None else None))
     return 0
 
 
@@ -60,7 +62,8 @@ def _fields(code: ViolationCode) -> dict[str, object]:
     }
 
 
-def _text(code: ViolationCode) -> str:
+def _text(code: ViolationCode, only: str | None) -> str:
+    """The whole text; of its causes all, or only one."""
     from rtmp_spark.forensics.catalogue import CATALOGUE
 
     known = _fields(code)
@@ -80,16 +83,16 @@ def _text(code: ViolationCode) -> str:
     lines = [head]
     for title, field in parts:
         if field == "cases":
-            lines += [_cause(*cause) for cause in CATALOGUE[code].causes]
+            lines += [_cause(*cause) for cause in CATALOGUE[code].causes if only in (None, cause[0])]
         if known[field] and not (field == "remedy" and known["causes"]):
-            lines.append(fill(f"{title}: {known[field]}", _WIDTH, subsequent_indent="    "))
+            line = f"{title}: {known[field]}"
+            lines.append(line if field in ("wireshark", "reproduce") else _filled(line))  # those are pasted as they are
     return "\n\n".join(lines)
 
 
 def _cause(name: str, meaning: str, remedy: str) -> str:
-    return "\n".join(
-        [
-            fill(f"Cause {name}: {meaning}", _WIDTH, subsequent_indent="    "),
-            fill(f"    What to do: {remedy}", _WIDTH, subsequent_indent="    "),
-        ]
-    )
+    return f"{_filled(f'Cause {name}: {meaning}')}\n{_filled(f'    What to do: {remedy}')}"
+
+
+def _filled(text: str) -> str:
+    return fill(text, min(_WIDEST, get_terminal_size((_WIDEST, 24)).columns), subsequent_indent="    ")

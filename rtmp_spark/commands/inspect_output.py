@@ -6,13 +6,11 @@ Every string from the wire is shown without control characters; nothing here dec
 from __future__ import annotations
 
 import json
-import sys
 import time
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from textwrap import wrap
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from rtmp_spark.capture.rows import Batch
 from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.codec.message import type_name
 from rtmp_spark.commands.harmless import harmless
+from rtmp_spark.commands.terminal import STYLES, Say, ends, printer
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -119,7 +118,6 @@ def print_table(batches: Iterable[Batch], out: TextIO) -> None:
 _SHOWN_CONNECTIONS = 12
 _SHOWN_COMMANDS = 16
 _SHOWN_FINDINGS = 12
-_COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _VERDICTS = {"ok": "green", "degraded": "yellow", "failed": "bold red", "no_media": "yellow", "unknown": "dim"}
 _RANK = {"error": 0, "warning": 1, "info": 2}
 
@@ -165,21 +163,10 @@ class Screen:
         return rows
 
     def show(self, recording: Recording) -> None:
-        from rich.console import Console
-        from rich.text import Text
+        say_whole = printer()
 
-        class Terminal(Console):
-            def on_broken_pipe(self) -> None:
-                raise BrokenPipeError  # for the command line to end as every other program in a pipe; rich exits with 1
-
-        console = Terminal(highlight=False, soft_wrap=True)
-        width = console.width if sys.stdout.isatty() else _LONGEST_LINE
-
-        def say(text: str, style: str = "", indent: int = 0) -> None:
-            line = " " * indent + harmless(text)[:_LONGEST_LINE]
-            further = " " * (len(line) - len(line.lstrip()) + 4)
-            for part in wrap(line, width, subsequent_indent=further, replace_whitespace=False, break_on_hyphens=False):
-                console.print(Text(part, style=style))
+        def say(text: str = "", style: str = "", indent: int = 0) -> None:
+            say_whole(text[:_LONGEST_LINE], style, indent)
 
         shown = {uid: self._kept[uid] for _, uid in self._first if uid in self._kept}
         findings = self._rows("findings", {None, *shown})
@@ -195,7 +182,7 @@ class Screen:
                 self._finding(say, finding, files)
         connections = self._rows("connections", set(shown))
         for row in sorted(connections, key=lambda row: (row["ts_start"], row["uid"])):
-            console.print()
+            say()
             uid = row["uid"]
             self._connection(
                 say,
@@ -205,10 +192,11 @@ class Screen:
                 [f for f in findings if f["uid"] == uid],
                 files,
             )
-        console.print()
+        say()
         if recording.connections > len(connections):
-            say(f"... and {recording.connections - len(connections)} more: --table connections lists them all")
-            console.print()
+            later = recording.connections - len(connections)
+            say(f"... and {later} later ones: `rtmp-spark check` has the findings of all, `report` the verdicts")
+            say()
         say(self._tally(recording), "bold")
 
     def _tally(self, recording: Recording) -> str:
@@ -233,7 +221,7 @@ class Screen:
 
     def _connection(
         self,
-        say: Any,
+        say: Say,
         row: dict[str, Any],
         streams: list[dict[str, Any]],
         conversation: Conversation,
@@ -242,8 +230,7 @@ class Screen:
     ) -> None:
         uid = row["uid"]
         say(
-            f"{uid}  {_end(row['orig_h'], row['orig_p'])} -> {_end(row['resp_h'], row['resp_p'])}  {row['service']}"
-            f"{', joined in the middle' if row['midstream'] else ''}",
+            f"{uid}  {ends(row)}  {row['service']}{', joined in the middle' if row['midstream'] else ''}",
             "bold cyan",
         )
         says = [f"{row['ts_start'][11:23]} for {_span(row['ts_start'], row['ts_end'])}"]
@@ -286,7 +273,7 @@ class Screen:
             say(f"... and {len(findings) - _SHOWN_FINDINGS} more findings", "dim", 2)
 
     @staticmethod
-    def _ladder(say: Any, conversation: Conversation) -> None:
+    def _ladder(say: Say, conversation: Conversation) -> None:
         start = (conversation.connection.ts_first_ns or 0) // 1000
         session = conversation.session
         for exchange in session.ladder[:_SHOWN_COMMANDS]:
@@ -306,7 +293,7 @@ class Screen:
             say(f"... and {more} more: --table commands --uid {conversation.uid}", "dim", 4)
 
     @staticmethod
-    def _finding(say: Any, row: dict[str, Any], files: Mapping[str, str]) -> None:
+    def _finding(say: Say, row: dict[str, Any], files: Mapping[str, str]) -> None:
         place = f" at frame {row['frame']}" if row["frame"] else ""
         if row["capture_id"] in files:
             place += f" of {files[row['capture_id']]}"
@@ -314,7 +301,7 @@ class Screen:
         fault = f" [{row['at_fault']}]" if row["at_fault"] else ""
         say(
             f"{row['severity']:<7} {row['rule_id']}{times}{place}{fault}: {row['detail']}",
-            _COLOURS[row["severity"]],
+            STYLES[row["severity"]],
             2,
         )
 
@@ -323,7 +310,7 @@ def _stream_line(row: dict[str, Any]) -> str:
     words = [f"{row['role']} {row['name'] or '(name not recorded)'} [{row['stream_id']}]"]
     if row["video_codec"]:
         size = f" {row['width']}x{row['height']}" if row["width"] else ""
-        words.append(f"{row['video_codec']}{size}, {row['video_messages']} messages")
+        words.append(f"{row['video_codec']}{size}, {row['video_messages']} messages{_key_frames(row)}")
     if row["audio_codec"]:
         rate = f" {row['sample_rate']} Hz" if row["sample_rate"] else ""
         words.append(f"{row['audio_codec']}{rate}, {row['audio_messages']} messages")
@@ -337,6 +324,15 @@ def _stream_line(row: dict[str, Any]) -> str:
     return "; ".join(words)
 
 
+def _key_frames(row: dict[str, Any]) -> str:
+    """How far apart they are in media time, and how far at most where that is more."""
+    typical, longest = row["keyframe_interval_ms_p50"], row["keyframe_interval_ms_max"]
+    if typical is None:
+        return ""
+    more = f", at most {lasting(round(longest * 1000))}" if longest > 1.1 * typical else ""
+    return f", key frames {lasting(round(typical * 1000))} apart{more}"
+
+
 def _brief(args: list[Any]) -> str:
     """The arguments that tell something: strings and numbers, and the app of connect."""
     shown = []
@@ -346,10 +342,6 @@ def _brief(args: list[Any]) -> str:
         elif isinstance(value, dict) and "app" in value:
             shown.append(f"app={str(value['app'])[:60]}")
     return (" " + ", ".join(shown)) if shown else ""
-
-
-def _end(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _seconds(start: str, end: str) -> float:
@@ -365,7 +357,7 @@ def _span(start: str, end: str) -> str:
 
 
 def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} B"

@@ -137,6 +137,7 @@ def test_of_several_captures_the_file_is_named(tmp_path: Path, capsys: pytest.Ca
     assert places and all(line.endswith(".pcap") for line in places)
     failures = [failure.get("message") or "" for failure in ElementTree.parse(report).getroot().iter("failure")]
     assert any("(frame.number == 73 in denied_and_unknown_app.pcap)" in message for message in failures)
+    assert out.splitlines()[-2] == "2 errors, 2 warnings in denied_and_unknown_app.pcap"  # and nothing in the other
     other = tmp_path / "denied_and_unknown_app.pcap"
     other.write_bytes(Path(CLEAN).read_bytes())
     _, out, _ = checked(capsys, str(other), DENIED)
@@ -173,6 +174,7 @@ def test_explain_leads_from_every_close_cause_to_what_to_do(capsys: pytest.Captu
         out = capsys.readouterr().out
         assert out.startswith("SESSION_END: ")
         assert re.search(rf"^Cause {cause}: \w.*?What to do: \w", out, re.MULTILINE | re.DOTALL), cause
+        assert re.findall(r"^Cause (\w+): ", out, re.MULTILINE) == [cause]  # who asks for one does not get them all
     assert main(["explain", "SESSION_END", "--json"]) == 0
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["causes"]] == causes
 
