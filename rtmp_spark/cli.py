@@ -16,7 +16,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
@@ -142,13 +143,40 @@ def _say_whatever_comes(as_json: bool) -> None:
 
 def _run(argv: list[str]) -> int:
     chosen = argv[0] if argv and argv[0] in COMMANDS else None
+    if chosen is None and argv and not argv[0].startswith("-"):
+        raise UserError(
+            f"There is no command {argv[0]}.", _nearest(argv[0], COMMANDS, "`rtmp-spark --help` lists them.")
+        )
     parser = _parser(chosen)
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        raise _wrong_word(chosen, args.command, unknown[0])
     if args.command is None:
         parser.print_help()
         return USAGE
     _set_colour(args)
     return int(args.run(args))
+
+
+def _wrong_word(first: str | None, command: str | None, word: str) -> UserError:
+    """What to say about a word of the command line that nothing can be done with; `first` is a command in front."""
+    if command is None:
+        known = _nearest(word, ("--help", "--version"), "`rtmp-spark --help` lists the commands.")
+        return UserError(f"rtmp-spark has no option {word}.", known)
+    if first is None:
+        return UserError(f"{word} stands before the command.", "Write it behind: rtmp-spark COMMAND [OPTION ...].")
+    if not word.startswith("-"):
+        return UserError(
+            f"{command} has no place for {word}.", "Name files one after the other, options before or behind."
+        )
+    options = [text for action in command_parser(command)._actions for text in action.option_strings]
+    lists = f"`rtmp-spark {command} --help` lists the options."
+    return UserError(f"{command} has no option {word}.", _nearest(word.partition("=")[0], options, lists))
+
+
+def _nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+    near = get_close_matches(word, list(known), 1, 0.7)
+    return f"Did you mean {near[0]}?" if near else otherwise
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:

@@ -73,11 +73,24 @@ def test_version() -> None:
     assert importlib.metadata.version("rtmp-spark") == __version__
 
 
-@pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("doctor", "--no-such-option")])
-def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
-    result = rtmp_spark(*arguments)
+WRONG_USAGE = [
+    ("", "usage: rtmp-spark"),
+    ("no-such-command", "There is no command no-such-command. `rtmp-spark --help` lists them."),
+    ("inspekt trace.pcap", "There is no command inspekt. Did you mean inspect?"),
+    ("doctor --no-such-option", "doctor has no option --no-such-option. `rtmp-spark doctor --help` lists the options."),
+    ("inspect trace.pcap --tabel=messages", "inspect has no option --tabel=messages. Did you mean --table?"),
+    ("--verion", "rtmp-spark has no option --verion. Did you mean --version?"),
+    ("--quiet inspect trace.pcap", "--quiet stands before the command. Write it behind: rtmp-spark COMMAND"),
+    ("inspect a.pcap --json b.pcap", "inspect has no place for b.pcap. Name files one after the other"),
+    ("check a.pcap --fail-on never", "usage: rtmp-spark check"),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), WRONG_USAGE, ids=[line for line, _ in WRONG_USAGE])
+def test_wrong_usage_is_exit_2_and_what_is_wrong(line: str, told: str) -> None:
+    result = rtmp_spark(*line.split())
     assert result.returncode == 2
-    assert "usage: rtmp-spark" in result.stdout + result.stderr
+    assert told in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
 
 
