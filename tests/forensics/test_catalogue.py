@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from rulekit import SAMPLES
 
 from rtmp_relay.faults import CATALOGUE as GENERATORS
 from rtmp_spark.codec.errors import ViolationCode
@@ -52,3 +55,14 @@ def test_what_one_direction_shows_has_a_vector() -> None:
 def test_the_document_is_the_catalogue() -> None:
     written = (ROOT / "docs" / "findings.md").read_text()
     assert written == document(), "run: python -m rtmp_spark.forensics.catalogue > docs/findings.md"
+
+
+@pytest.mark.peers
+def test_wireshark_understands_its_filters() -> None:
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        pytest.skip("tshark is not installed")
+    filters = " || ".join(f"({entry.wireshark})" for entry in CATALOGUE.values() if entry.wireshark)
+    command = [tshark, "-r", str(SAMPLES / "ffmpeg_publish_h264_aac.pcap"), "-c", "1", "-Y", filters]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -102,7 +102,7 @@ ENTRIES = (
         "A command got no answer",
         f"{SPEC} 7.2",
         "A connect or createStream without _result or _error, a publish or play without onStatus, within 5 s or before "
-        "the end. Nothing else needs an answer.",
+        "the end. Nothing else needs an answer. Nobody is at fault where the client itself closed within 5 s.",
         "The client waits, and gives up after its own timeout.",
         "Look at the server's log. One that closed at once turned it away: the application or the key. One that stayed "
         "silent usually waits for an authorisation hook.",
@@ -122,8 +122,8 @@ ENTRIES = (
         "CMD_REFUSED",
         "The server refused",
         f"{SPEC} 7.2",
-        "An _error, or an onStatus of level error, to connect, publish or play; the detail has the code and the "
-        "server's words.",
+        "An _error, or an onStatus of level error, to connect, createStream, publish or play; the detail has the code "
+        "and the server's words.",
         "This is why nothing was streamed.",
         "Read the code: Rejected and Denied are about authorisation, StreamNotFound about the name, InvalidApp about "
         "the application in the URL.",
@@ -137,7 +137,7 @@ ENTRIES = (
         "The server rejects connect and asks for user, challenge and response (Adobe or Limelight authentication): two "
         "refused connections, then one that is accepted.",
         "They are no failures; only the last connection counts.",
-        "None needed, unless the third connection is refused as well: then user or password is wrong.",
+        "None needed. When user or password are wrong, the last connection is refused: CMD_REFUSED.",
         generator=RELAY,
     ),
     Entry(
@@ -200,8 +200,8 @@ ENTRIES = (
         "MEDIA_CONFIG_CHANGED",
         "Another configuration in mid-stream",
         f"{FLV} E.4.3.1",
-        "SPS, PPS or AudioSpecificConfig differ from the ones before. A warning when picture size or sample "
-        "rate change.",
+        "SPS, PPS or AudioSpecificConfig differ from the ones before in one publish or play. A warning when picture "
+        "size or sample rate change.",
         "Players, recorders and transcoders that read the configuration once show garbage from here on.",
         "Restart the stream instead, or make sure that everybody downstream follows the change.",
         generator=PUBLISH,

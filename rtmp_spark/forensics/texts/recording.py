@@ -65,7 +65,7 @@ ENTRIES = (
         "Bytes of a stream are in no packet",
         None,
         "The sequence numbers go on and the bytes between were never seen. When the receiver acknowledged them the "
-        "recorder lost them (at fault: capture), otherwise the network did.",
+        "recorder lost them (at fault: capture), otherwise it is taken for the network's doing.",
         "Messages over the hole are lost and decoding has to find its feet again; rules that need what was lost are "
         "silent behind it.",
         "Record with a larger buffer (`tcpdump -B 65536`), at a less loaded place, or without a mirror port.",
@@ -91,7 +91,7 @@ ENTRIES = (
         "Handshake, connect and chunk size were not seen: they are inferred or unknown, and rules that need them are "
         "silent.",
         "Start the recorder before the encoder, or give the earlier files of the recording as well.",
-        wireshark="!tcp.completeness.syn",
+        wireshark="!(tcp.completeness & 1)",
     ),
     Entry(
         "TCP_ONE_DIRECTION",
@@ -105,7 +105,8 @@ ENTRIES = (
         "TCP_RESET",
         "The connection was reset without a goodbye",
         "RFC 9293 3.10.7",
-        "It ends with RST, and nobody had sent FIN, deleteStream, FCUnpublish, Stream EOF or Play.Stop before.",
+        "It ends with RST, and nobody had sent FIN, deleteStream, FCUnpublish, Stream EOF or Play.Stop before. Not "
+        "told where a refusal explains it, or where bytes or a whole side are missing that may have held a goodbye.",
         "Data on its way is thrown away. A crashed program, a killed container, a firewall that forgot the connection.",
         "Look at who sent the RST and at the log of that machine at this time; behind NAT raise the idle timeout.",
         wireshark="tcp.flags.reset == 1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.forensics.texts.entry import PUBLISH, SPEC, Cause, Entry
+from rtmp_spark.forensics.texts.entry import FLV, PUBLISH, SPEC, Cause, Entry
 
 # The words of connections.close_cause.
 CLOSE_CAUSES = (
@@ -120,7 +120,7 @@ ENTRIES = (
     Entry(
         "TIME_PTS_BEFORE_DTS",
         "A frame is to be shown before it is decoded",
-        f"{SPEC} 7.1.5",
+        f"{FLV} E.4.3.1",
         "The composition time is negative.",
         "Strict players drop the frame; muxers refuse it.",
         "Shift all composition times up by the largest negative one.",
@@ -150,7 +150,8 @@ ENTRIES = (
         "SESSION_NO_MEDIA",
         "Published or played, and no media came",
         None,
-        "The command was accepted, and not one frame was sent in a second or more, or before the server closed.",
+        "The command was accepted, and not one frame was sent in a second or more (configurations are none), or "
+        "nothing at all before the server closed.",
         "The publisher has no source, the player waits for a stream that nobody publishes, or the server threw it out.",
         "Where the server closed, its log says why (a key, an on_publish hook). Else start the source, and check that "
         "publisher and player use the same application and name.",
