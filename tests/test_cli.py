@@ -94,6 +94,19 @@ def test_wrong_usage_is_exit_2_and_what_is_wrong(line: str, told: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["inspect", ""], "The name of a capture is empty. Is a variable of the shell not set?"),
+        (["check", "."], ". is a directory. Name its files: ./*.pcap*"),
+        (["report", SAMPLE, "-o", "-"], "- is no name for a file to write. Name one; /dev/stdout is standard output."),
+    ],
+)
+def test_what_is_no_file(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    assert capsys.readouterr() == ("", f"rtmp-spark: {told}\n")
+
+
 @pytest.mark.parametrize("option", ["--since", "--until"])
 @pytest.mark.parametrize("text", ["soon", "inf", "nan", "1e400", "2026-13-01", ""])
 def test_what_is_no_time_is_wrong_usage(option: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

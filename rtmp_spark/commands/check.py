@@ -30,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--baseline", metavar="FILE", help="leave out what this earlier output of --json holds")
     parser.add_argument(
-        "--fail-on", choices=[s.value for s in ORDER], default="error", help="least severity that gives exit code 1"
+        "--fail-on",
+        choices=[s.value for s in ORDER],
+        default="error",
+        help="least severity that gives exit code 1 (default %(default)s)",
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="JSON Lines, one finding a line")

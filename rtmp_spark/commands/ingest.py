@@ -53,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
     add_keylog_argument(parser)
     parser.add_argument(
-        "--split-size", type=parse_size, default=64 << 20, metavar="64MB", help="size of the byte ranges"
+        "--split-size",
+        type=parse_size,
+        default=64 << 20,
+        metavar="SIZE",
+        help="cut captures into byte ranges of this size (64MB)",
     )
     parser.add_argument("--master", metavar="URL", help="Spark master; by default all cores of this machine")
     parser.add_argument("--redo", action="store_true", help="decode captures of the lake again and replace their rows")
@@ -63,7 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--follow", metavar="DIR", help="ingest files of this directory as they are closed, until stopped"
     )
     parser.add_argument(
-        "--settle", type=float, default=10.0, metavar="S", help="with --follow: a file unchanged for so long is closed"
+        "--settle",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="with --follow: a file unchanged for so many seconds is closed (10)",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -141,7 +149,8 @@ def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
 
 def _tell(progress: Progress) -> None:
     size = f"{progress.bytes / 1e6:.1f} MB"
-    print(f"rtmp-spark: {progress.phase}: {progress.files} files, {size}", file=sys.stderr)
+    files = f"{progress.files} file{'' if progress.files == 1 else 's'}"
+    print(f"rtmp-spark: {progress.phase}: {files}, {size}", file=sys.stderr)
 
 
 def show(summary: Summary, dry_run: bool) -> None:

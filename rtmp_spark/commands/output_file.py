@@ -14,6 +14,8 @@ from rtmp_spark.codec.errors import UserError
 
 def output_path(name: str, inputs: Iterable[str]) -> Path:
     """`name` as a place where a file may be written; one sentence about why it is none."""
+    if name == "-":
+        raise UserError("- is no name for a file to write.", "Name one; /dev/stdout is standard output.")
     target = Path(name)
     if not target.parent.is_dir():
         raise UserError(f"The directory {target.parent} does not exist.", "Make it first.")

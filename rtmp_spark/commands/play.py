@@ -13,9 +13,13 @@ from rtmp_spark.commands.tls_options import add_client_arguments, client_context
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="rtmp://host[:port]/app/name, or rtmps://")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.flv")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE.flv", help="where to write what is played"
+    )
     parser.add_argument("--duration", type=float, metavar="S", help="stop after this many seconds")
-    parser.add_argument("--handshake", choices=("plain", "digest0", "digest1"), default="digest1")
+    parser.add_argument(
+        "--handshake", choices=("plain", "digest0", "digest1"), default="digest1", help="default %(default)s"
+    )
     parser.add_argument("--amf3", action="store_true", help="send commands as AMF3")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `publish --fault help` lists them")
     add_client_arguments(parser)

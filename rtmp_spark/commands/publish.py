@@ -21,10 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "an FLV file, or synthetic[:seconds=5,fps=25,...] for media made on the spot"
     parser.add_argument("source", nargs="?", metavar="FILE.flv", help=what)
     parser.add_argument("url", nargs="?", metavar="URL", help="rtmp://host[:port]/app/name, or rtmps://")
-    parser.add_argument("--speed", default="1", metavar="X", help="1 is real time, max as fast as it goes")
+    parser.add_argument("--speed", default="1", metavar="X", help="1 is real time (default), max as fast as it goes")
     parser.add_argument("--chunk-size", type=int, default=4096, metavar="N", help="default %(default)s")
     parser.add_argument("--window", type=int, metavar="N", help="announce this acknowledgement window")
-    parser.add_argument("--handshake", choices=("plain", "digest0", "digest1"), default="digest1")
+    parser.add_argument(
+        "--handshake", choices=("plain", "digest0", "digest1"), default="digest1", help="default %(default)s"
+    )
     parser.add_argument("--amf3", action="store_true", help="send commands as AMF3")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `--fault help` lists them")
     add_client_arguments(parser)

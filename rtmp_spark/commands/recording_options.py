@@ -132,8 +132,10 @@ def check_paths(paths: list[str]) -> list[str]:
             if len(paths) > 1:
                 raise UserError("Standard input cannot be one of several files.", "Give - alone.")
             continue
+        if not path:
+            raise UserError("The name of a capture is empty.", "Is a variable of the shell not set?")
         if Path(path).is_dir():
-            raise UserError(f"{path} is a directory.", f"Name its files: {path.rstrip('/')}/*.pcap")
+            raise UserError(f"{path} is a directory.", f"Name its files: {path.rstrip('/')}/*.pcap*")
         if not Path(path).exists():
             raise UserError(f"{path} does not exist.", "Check the path.")
         if not os.access(path, os.R_OK):

@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_keylog_output(parser)
     parser.add_argument("--validate", action="store_true", help="print findings about what is relayed as it happens")
     parser.add_argument("--fault", metavar="CODE", help="break this rule on purpose; `--fault help` lists them")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="default %(default)s"
+    )
 
 
 def _size(text: str) -> int:

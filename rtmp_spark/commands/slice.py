@@ -29,6 +29,7 @@ from rtmp_spark.commands.recording_options import (
     make_settings,
     tell_problems,
 )
+from rtmp_spark.report.text import endpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _ends(conversation: Conversation) -> str:
     a, b = conversation.connection.a, conversation.connection.b
-    return f"{a[0]}:{a[1]} - {b[0]}:{b[1]}"
+    return f"{endpoint(*a)} - {endpoint(*b)}"
 
 
 def _carriers(conversation: Conversation) -> list[Any]:

@@ -15,7 +15,7 @@ from rtmp_spark.commands.server_log import log_to_terminal
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default="127.0.0.1:1936", metavar="HOST:PORT", help="default %(default)s")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="the server to pass everything on to")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.pcap")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.pcap", help="where to record")
     parser.add_argument("--rotate", type=size, metavar="SIZE", help="begin another file after 100k, 50M, 2G")
     weather = parser.add_argument_group("a bad network, on purpose")
     weather.add_argument("--delay", type=float, default=0.0, metavar="S", help="hold everything back this long")
