@@ -148,6 +148,11 @@ class FindingFold:
             if key[4] is None or folded.seen(since, until)
         ]
 
+    def errors_since(self, ts: int) -> set[str | None]:
+        """Who is at fault for the errors that were still seen at this time or later."""
+        errors = [(key[2], folded) for key, folded in self._folded.items() if key[1] is Severity.ERROR]
+        return {at_fault for at_fault, folded in errors if folded.ts_last is None or folded.ts_last >= ts}
+
     def rows(self, uid: str | None, catalogue: Catalogue) -> list[Row]:
         """Rows of the table `findings`, capture ids as file numbers."""
         return [_row(key[1], folded, uid, catalogue) for key, folded in self._in_order()]

@@ -41,6 +41,7 @@ _MOST_TROUBLED = 100_000
 _NO_MEDIA_US = 1_000_000
 _STOPPED_US = 1_000_000
 _ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
+_CLOSE_US = 5_000_000  # so does a reset
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "pauseRaw", "seek"})
 _CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may do without one of them
 _WATCHED = _STREAM_COMMANDS | _CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
@@ -54,7 +55,6 @@ _SPOILS_TIME = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELT
 _AFTERMATH = (
     ViolationCode.CMD_NO_RESPONSE,
     ViolationCode.SESSION_NO_MEDIA,
-    ViolationCode.TCP_RESET,
     ViolationCode.MSG_TRUNCATED,
 )
 
@@ -245,7 +245,7 @@ class Judge:
         if ending.close_kind == "open":  # not the stream but the recording ended inside the message
             findings.drop(ViolationCode.MSG_TRUNCATED)
         self._take_back_what_nobody_awaited(findings, ending)
-        self._take_back(findings, ending.closed_by)
+        self._take_back(findings, ending)
 
     def _take_back_what_nobody_awaited(self, findings: FindingFold, ending: Any) -> None:
         """A message that was begun after its receiver had closed: what cuts it is that close."""
@@ -254,7 +254,7 @@ class Judge:
             if closed and cut.ts is not None and cut.ts * 1000 >= closed:
                 findings.drop(cut.code, cut.direction)
 
-    def _take_back(self, findings: FindingFold, closed_by: str | None) -> None:
+    def _take_back(self, findings: FindingFold, ending: Any) -> None:
         """One cause, one finding; and a close or a refusal that answers an error raises nothing of its own."""
         if findings.codes().isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
             return
@@ -263,9 +263,12 @@ class Judge:
             for code in _EXPLAINS.get(cause.code, ()):
                 findings.drop(code, cause.direction)
         errors = [f for f in known if f.severity is Severity.ERROR]
+        closed_by = ending.closed_by
         if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
             for code in _AFTERMATH:
                 findings.drop(code)
+            if findings.errors_since(ending.ts_end - _CLOSE_US) - {None, closed_by}:
+                findings.drop(ViolationCode.TCP_RESET)
         for refusal in known:
             if refusal.code is ViolationCode.CMD_REFUSED and refusal.ts is not None:
                 since = refusal.ts - _ANSWER_US

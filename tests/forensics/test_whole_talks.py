@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from decoded import RtmpTalk
-from rewrite import ACK, FIN, read
+from rewrite import ACK, FIN, RST, read
 from rulekit import SAMPLES
 from talks import CHUNK_SIZE, CLIENT, SERVER, findings, goodbye, is_config, media, played, published, told
 
-from rtmp_relay.synthetic import Synthetic
+from rtmp_relay.synthetic import Synthetic, Tag
 from rtmp_spark.codec.command import dump_command
 from rtmp_spark.codec.message import dump_abort, dump_acknowledgement, dump_ping_request
 
@@ -161,3 +161,16 @@ def test_whether_lost_bytes_arrived_is_not_known_from_one_side(path: Path, alone
     kept = [p for n, p in enumerate(packets) if n != lost and not (alone and p.sport == 1935)]
     (row,) = [row for row in findings(path, kept) if row["rule_id"] == "TCP_GAP"]
     assert words in row["detail"]
+
+
+def annex_b(tag: Tag) -> Tag:
+    """A picture as start codes would have it."""
+    coded = tag.type_id == 9 and not is_config(tag)
+    return tag._replace(payload=tag.payload[:5] + b"\0\0\0\1" + tag.payload[9:]) if coded else tag
+
+
+@pytest.mark.parametrize(("seconds", "rules"), [(1, ["MEDIA_ANNEXB"]), (8, ["MEDIA_ANNEXB", "TCP_RESET"])])
+def test_a_reset_long_after_the_last_fault_does_not_answer_it(path: Path, seconds: int, rules: list[str]) -> None:
+    said = media(published(), spoil=annex_b)
+    media(said, later=3000, seconds=seconds, spoil=lambda tag: None if is_config(tag) else tag).talk.add(SERVER, RST)
+    assert [rule for rule, _, _ in told(path, said)] == rules
