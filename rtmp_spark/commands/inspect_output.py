@@ -23,6 +23,7 @@ from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.codec.message import type_name
 from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.commands.terminal import STYLES, Say, ends, printer
+from rtmp_spark.report import verdict
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -197,6 +198,11 @@ class Screen:
             later = recording.connections - len(connections)
             say(f"... and {later} later ones: `rtmp-spark check` has the findings of all, `report` the verdicts")
             say()
+        published = {(row["app"], row["name"]) for row in streams if row["role"] == "publish"}
+        played = {(row["app"], row["name"]) for row in streams if row["role"] == "play" and row["media_bytes"]}
+        if played & published:
+            say("Which frames of a publisher reached its players, and how late: --table deliveries", "dim")
+            say()
         say(self._tally(recording), "bold")
 
     def _tally(self, recording: Recording) -> str:
@@ -258,6 +264,10 @@ class Screen:
             say(_stream_line(stream), _VERDICTS["ok"] if word == "ok" else "", 2)
             if word != "ok":
                 say(f"{word.replace('_', ' ')}: {stream['verdict_text']}", _VERDICTS[word], 4)
+        findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0, LAYER.get(f["rule_id"], 0)))
+        if not streams:
+            judged = verdict.judge(row, streams, findings)
+            say(f"{judged.word}: {judged.sentence}", _VERDICTS[judged.word], 2)
         types: Counter[str] = Counter()
         for direction in conversation.directions:
             if direction is not None:
@@ -266,7 +276,6 @@ class Screen:
         if types:
             say("messages: " + ", ".join(f"{name} {count}" for name, count in types.most_common()), "dim", 2)
         self._ladder(say, conversation)
-        findings = sorted(findings, key=lambda f: (_RANK[f["severity"]], f["frame"] or 0, LAYER.get(f["rule_id"], 0)))
         for finding in findings[:_SHOWN_FINDINGS]:
             self._finding(say, finding, files)
         if len(findings) > _SHOWN_FINDINGS:

@@ -32,7 +32,7 @@ def judge(connection: Row, streams: Sequence[Row], findings: Sequence[Row]) -> V
         sentence = worst["verdict_text"] or _plain(worst, findings)
         return Verdict(worst["verdict"], sentence, worst["verdict_rule_id"])
     errors = [row for row in findings if row["severity"] == "error"]
-    if connection["service"] in ("rtmpe", "rtmps"):
+    if connection["service"] in ("rtmpe", "rtmps") and connection["app"] is None:
         return Verdict("unknown", f"{connection['service'].upper()}: the contents are encrypted and were not read.")
     unanswered = [row for row in findings if row["rule_id"] == "CMD_NO_RESPONSE"]
     if connection["close_cause"] == "refused" or errors:

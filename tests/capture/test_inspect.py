@@ -71,6 +71,11 @@ def test_the_screen_tells_the_story(sample_pcaps: Path, capsys: pytest.CaptureFi
     told = capsys.readouterr().out
     for word in ("106 packets", "NetStream.Play.StreamNotFound", "CMD_REFUSED", "4 RTMP connections", "38 messages"):
         assert word in told
+    assert told.count("  failed: ") == 3, "one of them had no stream at all"
+    assert "--table deliveries" not in told
+    assert main(["inspect", str(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")]) == 0
+    told = capsys.readouterr().out
+    assert told.count("key frames 2.0 s apart") == 2 and "--table deliveries" in told
     assert main(["inspect", str(sample_pcaps / PUBLISH), "--table", "controls"]) == 0
     header, *rest = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["uid", "direction", "msg_no", "ts"] and len(rest) == 4

@@ -14,6 +14,7 @@ from rtmp_spark.report.overview import Judged, attempts_panel, connections_panel
 from rtmp_spark.report.page import render
 from rtmp_spark.report.source import CaptureTables
 from rtmp_spark.report.svg import draw, nice_ticks, time_text
+from rtmp_spark.report.verdict import judge
 from rtmp_spark.report.view import judged_settings
 
 Row = dict[str, Any]
@@ -87,6 +88,12 @@ def test_the_page_of_one_connection_tells_of_its_own_files_only(sample_pcaps: Pa
     page = render(tables, uid=cut).partition("<h2>Provenance</h2>")[2]
     assert "CAPTURE_TRUNCATED" in page and names[0] in page
     assert "CAPTURE_SNAPLEN" not in page and names[1] not in page
+
+
+def test_what_keys_opened_was_read() -> None:
+    row = {"service": "rtmps", "app": None, "close_cause": "refused"}
+    assert judge(row, [], []).word == "unknown"
+    assert judge(row | {"app": "live"}, [], []).word == "failed"
 
 
 def test_the_page_says_in_which_file_the_trouble_is(sample_pcaps: Path) -> None:
