@@ -44,6 +44,7 @@ _MAX_STREAMS = 4096
 _MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
+_OTHER_TROUBLE = ("NetStream.Record.", "NetStream.Seek.", "NetStream.Pause.", "NetStream.Unpause.", "SharedObject.")
 _BAD_NAME = "NetStream.Publish.BadName"
 _REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
@@ -451,6 +452,8 @@ class Session:
             return "connect"
         if fact.name == "_error":
             return "publish" if code == _BAD_NAME else None
+        if isinstance(code, str) and code.startswith(_OTHER_TROUBLE):
+            return None
         span = self._open.get(fact.stream_id)
         if span is None:
             return "play" if isinstance(code, str) and code.startswith("NetStream.Play.") else "publish"

@@ -111,3 +111,9 @@ def test_the_second_publisher_is_at_fault_for_its_name(path: Path, asked: str, a
     said = created().command(CLIENT, asked, 3, None, "cam", stream_id=1)
     said.command(SERVER, answer, 3, None, status("NetStream.Publish.BadName", "error"), stream_id=1)
     assert told(path, said.bye(SERVER)) == [("SESSION_BAD_NAME", "warning", "client")]
+
+
+@pytest.mark.parametrize("code", ["NetStream.Record.NoAccess", "NetStream.Seek.InvalidTime"])
+def test_trouble_beside_a_stream_that_runs_refuses_nothing(path: Path, code: str) -> None:
+    said = media(published()).command(SERVER, "onStatus", 0, None, status(code, "error"), stream_id=1)
+    assert told(path, goodbye(media(said, later=3000))) == []
