@@ -66,10 +66,9 @@ class HabitFold:
             self._learn(direction, "packet_time", "set" if any(fact.data[:4]) else "0")
             self._learn(direction, "packet_random", fact.data[8:16].hex())
             self._packets[direction] = fact.data
-            if direction == "s2c" and "c2s" in self._packets:
-                self._learn(direction, "copies_c1", "yes" if self._packets["c2s"] == fact.data else "no")
-        elif fact.part == 2 and direction == "c2s":
-            self._packets.clear()
+            if len(self._packets) == 2:  # recorded in whatever order
+                self._learn("s2c", "copies_c1", "yes" if self._packets["c2s"] == self._packets["s2c"] else "no")
+                self._packets.clear()
 
     def control(self, direction: str, fact: ControlFact) -> None:
         self._word(direction, fact.kind)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 import rewrite
 from decoded import Rows, RtmpTalk, decode, recorded_tags, redacting, types
-from rewrite import Packet
 
 from rtmp_spark.capture import recording
 from rtmp_spark.capture.files import open_capture
@@ -138,47 +136,6 @@ def _columns(rows: dict[str, Rows], *, without: set[str]) -> dict[str, Rows]:
 
 FILE_ONLY = {"capture_id", "capture_id_last", "capture_ids"}
 FRAMES = {"frame", "frame_first", "frame_last"}
-TIMES = {"ts", "ts_first", "ts_last", "ts_end", "response_ms", "silence_ms_c2s", "silence_ms_s2c"}
-COUNTS = {f"{name}_{d}" for name in ("packets", "captured_bytes", "duplicate_bytes") for d in ("c2s", "s2c")}
-AGAIN = {f"{name}_{d}" for name in ("retransmitted_bytes", "out_of_order_packets") for d in ("c2s", "s2c")}
-
-VARIANTS: dict[str, tuple[Callable[[list[Packet]], bytes], set[str]]] = {
-    "pcapng": (lambda p: rewrite.pcapng(rewrite.build(p)), set()),
-    "nanoseconds, big endian": (lambda p: rewrite.pcap(rewrite.build(p), order=">", nano=True), set()),
-    "gzip, two members": (lambda p: rewrite.gzipped(rewrite.pcap(rewrite.build(p)), 2), set()),
-    "sequence numbers wrap": (lambda p: rewrite.pcap(rewrite.build(rewrite.wrap_soon(p, 20_000))), set()),
-    "vlan": (lambda p: rewrite.pcap(rewrite.build(p, "vlan"), rewrite.LINKS["vlan"][0]), {"vlan"}),
-    "every packet twice": (lambda p: rewrite.pcap(rewrite.build(rewrite.duplicate(p))), FRAMES | COUNTS | AGAIN),
-}
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_the_same_rows_on_another_way(sample_pcaps: Path, tmp_path: Path, name: str) -> None:
-    make, exempt = VARIANTS[name]
-    packets = rewrite.read(sample_pcaps / SAME)
-    (tmp_path / "plain.pcap").write_bytes(rewrite.pcap(rewrite.build(packets)))
-    (tmp_path / "other").write_bytes(make(packets))
-    plain, other = (
-        _columns(decode(tmp_path / file, settings=redacting()), without=FILE_ONLY | exempt)
-        for file in ("plain.pcap", "other")
-    )
-    assert other == plain
-
-
-def test_shuffled_packets_give_the_same_messages(sample_pcaps: Path, tmp_path: Path) -> None:
-    packets = rewrite.read(sample_pcaps / SAME)
-    (tmp_path / "shuffled.pcap").write_bytes(rewrite.pcap(rewrite.build(rewrite.shuffle(packets, 7, reach=20))))
-    plain = _columns(decode(sample_pcaps / SAME, tables=("messages", "media_tags")), without=FILE_ONLY | FRAMES)
-    mixed = _columns(decode(tmp_path / "shuffled.pcap", tables=("messages", "media_tags")), without=FILE_ONLY | FRAMES)
-    assert mixed == plain
-
-
-def test_small_segments_give_the_same_messages(sample_pcaps: Path, tmp_path: Path) -> None:
-    packets = rewrite.read(sample_pcaps / SAME)
-    (tmp_path / "small.pcap").write_bytes(rewrite.pcap(rewrite.build(rewrite.resegment(packets, 100))))
-    plain = _columns(decode(sample_pcaps / SAME, tables=("messages", "commands")), without=FILE_ONLY | FRAMES)
-    small = _columns(decode(tmp_path / "small.pcap", tables=("messages", "commands")), without=FILE_ONLY | FRAMES)
-    assert small == plain
 
 
 def test_files_in_any_order_are_one_recording(sample_pcaps: Path, tmp_path: Path) -> None:
