@@ -411,6 +411,8 @@ class _Ingest:
         for name, size in sizes.items():
             if size > SMALL_TABLE:
                 column = kept.select(name).where(f"`{name}` IS NOT NULL")
+                if decoder.buckets.count < self.cores:  # one file of parts would be read by one task
+                    column = column.repartition(self.cores)
                 schema = spark_schema(arrow_schema(name))
                 large[name] = column.mapInArrow(passes.unstage(name, writer.ingest_id), schema)
         return rows, large, accounts
