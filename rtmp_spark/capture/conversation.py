@@ -425,7 +425,9 @@ class Conversation:
             self._emit(sink, "controls", direction, facts.controls, 1)
             self._emit(sink, "media_tags", direction, facts.media, 2)
             if facts.payloads:
-                self._emit(sink, "payloads", direction, self._harmless(facts.payloads, facts.notable))
+                told = {place[4] for place in self._in_time(facts.passed, 1)}
+                kept = [row for row in self._harmless(facts.payloads, facts.notable) if row[0] in told]
+                self._emit(sink, "payloads", direction, kept)
             if self._judge is not None:
                 self._judge.passed(direction, facts.passed, facts.firsts)
             if self._settings.frames is not None and facts.media:

@@ -123,6 +123,18 @@ def test_what_is_not_there_is_said(sample_pcaps: Path, capsys: pytest.CaptureFix
     assert main(["inspect", str(sample_pcaps / "garbage_on_1935.pcap"), "--port", "1"]) == 5
 
 
+def test_payloads_are_those_of_the_messages_of_the_time(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--since", "2026-11-16T00:02:24Z", "--until", "2026-11-16T00:02:25Z")
+    rows = lines(capsys, sample_pcaps / PUBLISH, "--keep-payloads", *chosen)
+    messages, payloads = (
+        [(row["direction"], row["msg_no"]) for row in rows if row["table"] == table]
+        for table in ("messages", "payloads")
+    )
+    assert messages and sorted(payloads) == sorted(messages)
+    alone = lines(capsys, sample_pcaps / PUBLISH, "--table", "payloads", *chosen)
+    assert len(alone) == len(payloads)
+
+
 def test_wire_text_cannot_steer_the_terminal() -> None:
     from rtmp_spark.commands.harmless import harmless
 
