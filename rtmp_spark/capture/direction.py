@@ -56,6 +56,7 @@ _CONTROL_LAST = 6
 _LONGEST_HEADER = 18
 _MEDIA = (AUDIO, VIDEO, AGGREGATE)
 _MOST_LAGGING = 1024
+_NAME_CHARS = 40
 _PLAY_BEGINS = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 
@@ -437,8 +438,9 @@ class DirectionDecoder:
         said = (name, command.transaction_id, command.amf_version, args, event[3])
         self.facts.notable.append(_new(CommandFact, (at, msg_no, ts, frame, event[5], type_id, *said)))
         if command.violations and event[14] == COMPLETE:
+            where = name[:_NAME_CHARS] if name else TYPE_NAMES[type_id]
             for code, _, detail in command.violations:
-                self._blame(code, code.severity, detail, event, msg_no, at, frame, ts)
+                self._blame(code, code.severity, f"{where}: {detail}", event, msg_no, at, frame, ts)
         if name == "deleteStream" or name == "closeStream":
             closed = args[1] if name == "deleteStream" and len(args) > 1 else event.stream_id
             if isinstance(closed, (int, float)):

@@ -322,7 +322,7 @@ class _Reader(Reading):
     def _reference(self, at: int, node: int, around: int) -> Reference:
         index: int = _UINT16.unpack_from(self.data, at + 1)[0]
         if index >= len(self.objects):
-            detail = f"object {index} of {len(self.objects)}"
+            detail = f"a reference to object {index} where {len(self.objects)} came before"
             self.violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, at, detail))
             return Reference(index)
         target = self.objects[index]
@@ -366,7 +366,9 @@ class _Reader(Reading):
         try:
             return data[begin:end].decode()
         except UnicodeDecodeError as error:
-            self.violations.append(AmfViolation(ViolationCode.AMF_UTF8, begin + error.start, error.reason))
+            self.violations.append(
+                AmfViolation(ViolationCode.AMF_UTF8, begin + error.start, f"a text with an {error.reason}")
+            )
             return BadString(data[begin:end])
 
     def trailing(self, at: int, needed: int) -> bool:

@@ -160,7 +160,7 @@ class Reader:
 
     def _reference(self, index: int, start: int) -> Reference:
         if index >= len(self._objects):
-            detail = f"object {index} of {len(self._objects)}"
+            detail = f"a reference to object {index} where {len(self._objects)} came before"
             self._violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, start, detail))
             return Reference(index, True)
         self._spend(self._weights[index], start)
@@ -202,7 +202,11 @@ class Reader:
         if not header & 1:
             index = header >> 1
             if index >= len(self._traits):
-                raise DecodeError(ViolationCode.AMF_REFERENCE, start, f"traits {index} of {len(self._traits)}")
+                raise DecodeError(
+                    ViolationCode.AMF_REFERENCE,
+                    start,
+                    f"a reference to traits {index} where {len(self._traits)} came before",
+                )
             return self._traits[index]
         externalizable, dynamic, count = bool(header & 2), bool(header & 4), header >> 3
         if externalizable:
@@ -264,7 +268,11 @@ class Reader:
         if not header & 1:
             index = header >> 1
             if index >= len(self._strings):
-                raise DecodeError(ViolationCode.AMF_REFERENCE, start, f"string {index} of {len(self._strings)}")
+                raise DecodeError(
+                    ViolationCode.AMF_REFERENCE,
+                    start,
+                    f"a reference to string {index} where {len(self._strings)} came before",
+                )
             return self._strings[index]
         text = self._text(header >> 1)
         if text != "":  # the empty string is never sent by reference (AMF3 1.3.2)
@@ -277,7 +285,7 @@ class Reader:
             return raw.decode()
         except UnicodeDecodeError as error:
             offset = self.pos - length + error.start
-            self._violations.append(AmfViolation(ViolationCode.AMF_UTF8, offset, error.reason))
+            self._violations.append(AmfViolation(ViolationCode.AMF_UTF8, offset, f"a text with an {error.reason}"))
             return BadString(raw)
 
     def _take(self, length: int, what: str) -> bytes:

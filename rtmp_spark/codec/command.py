@@ -356,7 +356,7 @@ def _name_at(data: bytes, pos: int, violations: list[AmfViolation]) -> tuple[Tex
     try:
         return raw.decode(), end
     except UnicodeDecodeError as error:
-        violations.append(AmfViolation(ViolationCode.AMF_UTF8, pos + 2 + error.start, error.reason))
+        violations.append(AmfViolation(ViolationCode.AMF_UTF8, pos + 2 + error.start, f"a text with an {error.reason}"))
         return BadString(raw), end
 
 

@@ -384,7 +384,8 @@ class TagReader:
             faults.append((ViolationCode.MEDIA_HEVC_ID12, Severity.INFO, "HEVC under codec id 12"))
         elif family == codec and (found.enhanced or codec.startswith("unknown")):
             word = "FourCC" if found.enhanced else "codec id"
-            faults.append((ViolationCode.MEDIA_CODEC_UNKNOWN, Severity.WARNING, f"{word} {codec!r} of no meaning"))
+            detail = f"{word} {codec.removeprefix('unknown_')} of no meaning"
+            faults.append((ViolationCode.MEDIA_CODEC_UNKNOWN, Severity.WARNING, detail))
             return None
         try:
             if packet_type == "frame":

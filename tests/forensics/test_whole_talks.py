@@ -174,3 +174,9 @@ def test_a_reset_long_after_the_last_fault_does_not_answer_it(path: Path, second
     said = media(published(), spoil=annex_b)
     media(said, later=3000, seconds=seconds, spoil=lambda tag: None if is_config(tag) else tag).talk.add(SERVER, RST)
     assert [rule for rule, _, _ in told(path, said)] == rules
+
+
+def test_a_value_that_cannot_be_read_is_told_with_the_command_it_is_in(path: Path) -> None:
+    said = media(published()).send(SERVER, 20, dump_command("onBWDone", 0, {"a": 1.0})[:-3])
+    (row,) = findings(path, goodbye(said).talk.packets)
+    assert row["detail"] == "onBWDone: an object without its end marker"

@@ -222,7 +222,8 @@ ENTRIES = (
         None,
         "The first picture that a publisher sends, or that a player gets, is not flagged as key.",
         "The screen stays black, or grey with artefacts, until the next keyframe.",
-        "Server: start players at a keyframe (nginx-rtmp: wait_key on) or keep the last GOP for them.",
+        "Publisher: send nothing before the first keyframe. Server: start players at one (nginx-rtmp: wait_key on) or "
+        "keep the last GOP for them.",
         generator=PUBLISH,
     ),
     Entry(
