@@ -97,10 +97,17 @@ def _write(target: Path, parts: Iterator[str]) -> None:
 
 
 def _command(args: argparse.Namespace) -> str:
+    """What makes this page again; the name of a stream may be a secret."""
+    from rtmp_spark.commands.inspect_output import time_text
+
     words = ["rtmp-spark", "report", *args.paths]
-    for name in ("lake", "uid", "host", "port", "stream"):
-        if getattr(args, name) is not None:
-            words += [f"--{name}", "…" if name == "stream" else str(getattr(args, name))]
+    for name in ("lake", "uid", "host", "port", "stream", "since", "until", "sensor"):
+        value = getattr(args, name)
+        if value is None or value == "":
+            continue
+        if name in ("since", "until"):
+            value = time_text(value)
+        words += [f"--{name}", "…" if name == "stream" else str(value)]
     return shlex.join([*words, "-o", args.output])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 import shutil
 import subprocess
 from itertools import pairwise
@@ -95,6 +97,20 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, sample_pcaps: Path, caps
     assert main(["report", str(tmp_path / "empty.pcap"), "-o", str(page)]) == 4
     assert not page.exists()
     assert list(tmp_path.glob("*.part")) == []
+
+
+def test_the_command_on_the_page_makes_it_again(tmp_path: Path, sample_pcaps: Path) -> None:
+    page = tmp_path / "r.html"
+    words = ["report", str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), "--since", "2026-11-16T00:02:22Z"]
+    assert main([*words, "--until", "2026-11-16T00:02:28Z", "--sensor", "edge 1", "-o", str(page)]) == 0
+    first = page.read_text("utf-8")
+    found = re.search(r"(rtmp-spark report [^<]*)</code>", first)
+    assert found is not None
+    again = shlex.split(html.unescape(found[1]))
+    assert "--sensor" in again and "--until" in again
+    page.unlink()
+    assert main(again[1:]) == 0
+    assert page.read_text("utf-8") == first
 
 
 def test_secrets_stay_out_of_the_page(tmp_path: Path, sample_pcaps: Path) -> None:
