@@ -22,7 +22,7 @@ from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.forensics.judge import Judge
 
-_HOW_TO_READ_TLS = f"If RTMP is inside, {keylog.HOW_TO_GET_KEYS}."
+_HOW_TO_READ_TLS = f"If RTMP is inside, to get its keys {keylog.HOW_TO_GET_KEYS}."
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_SECOND = 253_402_300_799  # of the year 9999
