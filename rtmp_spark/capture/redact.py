@@ -29,6 +29,9 @@ _SECRET_FIELDS = frozenset(
     "response challenge salt opaque nonce cnonce signature sign".split()
 )
 _NAME_FIELDS = frozenset({"details", "streamname", "stream"})
+_ANSWERS_WITH_NAMES = frozenset(
+    "onStatus _error onFCPublish onFCUnpublish onFCSubscribe onFCUnsubscribe onPlayStatus".lower().split()
+)
 _HARMLESS_PARAMETERS = frozenset({"authmod", "reason", "code", "vhost", "type", "mode"})
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?\s]+)=([^&\s\]\"']*)")
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -118,7 +121,8 @@ class Redactor:
         lowered = (name or "").lower()
         if lowered == "connect":
             # What follows the command object is what a script passed: often a user and a password.
-            rest = [self.token(a) if isinstance(a, str) else self.value(a, known) for a in args[1:]]
+            texts = ((a, _text_of(a)) for a in args[1:])
+            rest = [self.value(a, known) if text is None else self.token(text) for a, text in texts]
             return [self.value(a, known) for a in args[:1]] + rest
         if lowered in _NAMED_BY_FIRST_STRING:
             return self._named(args, known)
@@ -127,19 +131,19 @@ class Redactor:
     def learn(self, name: str | None, args: list[Any], known: set[str]) -> None:
         """Remember the hash of the stream name that a command carries."""
         if self._key is not None and (name or "").lower() in _NAMED_BY_FIRST_STRING:
-            for value in args:
-                if isinstance(value, str):
-                    known.add(self.token(value.partition("?")[0]))
-                    return
+            text = next((text for text in map(_text_of, args) if text is not None), None)
+            if text is not None:
+                known.add(self.token(text.partition("?")[0]))
 
     def _named(self, args: list[Any], known: set[str]) -> list[Any]:
         redacted: list[Any] = []
         found = False
         for value in args:
-            if isinstance(value, str) and not found:
+            text = None if found else _text_of(value)
+            if text is not None:
                 found = True
-                known.add(self.token(value.partition("?")[0]))
-                redacted.append(self.stream_name(value))
+                known.add(self.token(text.partition("?")[0]))
+                redacted.append(_tagged(self.stream_name(text)))
             else:
                 redacted.append(self.value(value, known))
         return redacted
@@ -156,6 +160,9 @@ class Redactor:
         if isinstance(value, list):
             return [self.value(v, known, field) for v in value]
         if isinstance(value, dict):
+            text = _text_of(value)
+            if text is not None:
+                return _tagged(self.value(text, known, field))
             if "$pairs" in value and isinstance(value["$pairs"], list):
                 return {"$pairs": [[k, self.value(v, known, str(k))] for k, v in value["$pairs"]]}
             return {k: self.value(v, known, k if not k.startswith("$") else field) for k, v in value.items()}
@@ -169,7 +176,26 @@ class Redactor:
         return wanted in (name, base, self.stream_name(name), self.token(base))
 
 
+def _text_of(value: Any) -> str | None:
+    """What is a text to its receiver, also one that is not UTF-8: a secret may be in Latin-1."""
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$badstring"), str):
+        return bytes.fromhex(value["$badstring"]).decode("utf-8", "surrogateescape")
+    return value if isinstance(value, str) else None
+
+
+def _tagged(text: str) -> Any:
+    """The way back."""
+    if text.isascii():
+        return text
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"$badstring": data.hex()}
+
+
 def carries_credentials(name: str | None) -> bool:
-    """Whether the payload of this command must not be kept together with redacted tables."""
+    """Whether the payload of this command must not be kept together with redacted tables; of one without a name
+    nobody can tell."""
     lowered = (name or "").lower()
-    return lowered == "connect" or lowered in _NAMED_BY_FIRST_STRING or lowered in ("onstatus", "_error", "onfcpublish")
+    return not lowered or lowered == "connect" or lowered in _NAMED_BY_FIRST_STRING or lowered in _ANSWERS_WITH_NAMES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtmp_spark.capture.facts import Arguments, CommandFact
-from rtmp_spark.capture.redact import KEY_VARIABLE, Redactor, load_key
+from rtmp_spark.capture.redact import KEY_VARIABLE, Redactor, carries_credentials, load_key
 from rtmp_spark.capture.session import Session
 
 
@@ -40,6 +40,35 @@ def test_commands_lose_keys_tokens_and_passwords_only() -> None:
 
     publish = redact.arguments("publish", [None, "my key?sig=1", "live"], known)
     assert publish == [None, f"{redact.token('my key')}?sig={redact.token('1')}", "live"]
+
+
+def test_a_secret_need_not_be_utf8() -> None:
+    """Old encoders write Latin-1; such texts stand in the tables as their bytes."""
+    redact, known = Redactor(b"k"), set[str]()
+
+    def latin(text: str) -> dict[str, str]:
+        return {"$badstring": text.encode("latin-1").hex()}
+
+    publish = redact.arguments("publish", [None, latin("clé?sig=né"), "live"], known)
+    assert publish[0] is None and publish[2] == "live"
+    assert publish[1].startswith("key-") and "?sig=key-" in publish[1]
+    name = publish[1].partition("?")[0]
+    given = {"app": latin("é?token=abc"), "password": latin("né"), "title": latin("Café")}
+    connect, user = redact.arguments("connect", [given, latin("né")], known)
+    assert user == connect["password"] == publish[1].rpartition("=")[2]
+    assert bytes.fromhex(connect["app"]["$badstring"]) == b"\xe9?token=" + redact.token("abc").encode()
+    assert connect["title"] == latin("Café"), "no secret"
+    for status in (latin("clé is on"), latin("é: live/clé")):
+        (answer,) = redact.arguments("onStatus", [{"description": status}], known)
+        assert name in str(answer) or name.encode().hex() in str(answer)
+        assert "clé".encode("latin-1").hex() not in str(answer)
+
+
+def test_what_names_a_stream_keeps_no_payload() -> None:
+    talk = "connect publish play FCPublish FCUnpublish releaseStream onStatus onFCPublish onFCUnpublish onPlayStatus"
+    assert all(carries_credentials(name) for name in talk.split())
+    assert carries_credentials(None), "damaged: nobody can tell"
+    assert not any(carries_credentials(name) for name in ("onMetaData", "@setDataFrame", "createStream", "_result"))
 
 
 def test_a_name_once_known_is_found_in_later_texts() -> None:
