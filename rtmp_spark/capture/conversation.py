@@ -147,7 +147,8 @@ class Conversation:
         """Try to find out how to read a direction; once known, feed it what was held."""
         if self._started[number] is None:
             prefix, from_start = self._prefix(number)
-            port = min(self.ends[0][1], self.ends[1][1])
+            ports = {self.ends[0][1], self.ends[1][1]}
+            port = min(RTMP_PORTS & ports or ports)
             self._started[number] = recognise(prefix, from_start=from_start, final=final, port=port)
         start, other = self._started[number], self._started[1 - number]
         if start is None:

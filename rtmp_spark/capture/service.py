@@ -56,7 +56,8 @@ class Start(NamedTuple):
 def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Start | None:
     """Read the first bytes of a direction; None asks for more of them.
 
-    `from_start`: its first byte was seen; `final`: no more bytes will come; `port`: the smaller of the two.
+    `from_start`: its first byte was seen; `final`: no more bytes will come; `port`: of the two the one of RTMP,
+    else the smaller.
     """
     if not prefix:
         return Start(None, refusal="no data") if final else None
