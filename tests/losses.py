@@ -9,6 +9,7 @@ still be a header: the payload that ends there was sent.)
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,8 @@ REWRITTEN = (
     "p1950_enhanced_hevc_aac_ffmpeg7_nms_play ",
 )
 LATE_MS = 20_000_000  # beyond 24 bits
+PACKET = 1448
+Kept = list[tuple[int, int]]  # what was recorded of a stream: from, to
 
 
 class Loss(NamedTuple):
@@ -85,4 +88,55 @@ def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
                 continue
             elif event.status == COMPLETE or (key not in sent and key[0] + key[3] < len(stream.data)):
                 invented += 1
+    return Outcome(len(untouched), len(untouched & found), invented)
+
+
+def cut_packets(stream: Stream, count: int) -> Kept:
+    """Of a recorder that keeps the first `count` bytes of each packet; packets begin with messages and are not long."""
+    starts = sorted({0, *(message.start for message in stream.messages)})
+    packets = [(at, stop) for a, stop in zip(starts, [*starts[1:], len(stream.data)]) for at in range(a, stop, PACKET)]
+    return _joined((at, min(at + min(PACKET, count), stop)) for at, stop in packets)
+
+
+def many_losses(rng: random.Random, stream: Stream) -> Kept:
+    """Up to 60 losses in one stream, of a few bytes or of packets."""
+    kept, at = [], 0
+    for first in sorted(rng.randrange(HANDSHAKE, len(stream.data)) for _ in range(rng.choice((2, 5, 20, 60)))):
+        if first > at:
+            kept.append((at, first))
+            at = first + rng.choice((1, 3, 20, 100, 700, PACKET, 5000))
+    return [*kept, (at, len(stream.data))] if at < len(stream.data) else kept
+
+
+def _joined(pieces: Iterable[tuple[int, int]]) -> Kept:
+    joined: Kept = []
+    for first, last in pieces:
+        if joined and joined[-1][1] == first:
+            first = joined.pop()[0]
+        joined.append((first, last))
+    return joined
+
+
+def decode_kept(stream: Stream, kept: Kept) -> list[Event]:
+    decoder, events, at = RtmpDecoder(), list[Event](), 0
+    for first, last in kept:
+        events += decoder.receive_gap(first - at) + decoder.receive_data(stream.data[first:last])
+        at = last
+    return events + decoder.receive_eof()
+
+
+def judge_kept(stream: Stream, kept: Kept, events: Iterable[Event]) -> Outcome:
+    """A part of a message must at least begin where one of its type and length did."""
+    firsts = [first for first, _ in kept]
+    sent = {(m.start, m.csid, m.type_id, len(m.payload)): m for m in stream.messages}
+    ends = {(m.end, m.csid, m.type_id, m.payload) for m in stream.messages}
+    untouched = {key for key, m in sent.items() if kept[bisect_right(firsts, m.start) - 1][1] >= m.end}
+    last, found, invented = max(m.end for m in stream.messages), set(), 0
+    for event in events:
+        if isinstance(event, MessageReceived):
+            key = (event.start, event.csid, event.type_id, event.length)
+            if event.status == COMPLETE and key in sent and sent[key].payload == event.payload:
+                found.add(key)
+            elif (event.end, event.csid, event.type_id, event.payload) not in ends:
+                invented += event.status == COMPLETE or (key not in sent and event.start < last)
     return Outcome(len(untouched), len(untouched & found), invented)

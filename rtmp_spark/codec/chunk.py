@@ -41,6 +41,7 @@ from .resync import (
 
 EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))
+SHORTEST_CONTROL = 2  # an event type without anything
 LONGEST_CONTROL = 64  # above this a control message is taken for noise until the next header confirms it
 CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
 STALE_BITS = 20  # of proof that a header from before a loss still holds
@@ -53,6 +54,7 @@ ABSOLUTE_MS = 10_000  # so near to a time before, a delta of hours is a time its
 UNKNOWN, PRESENT, ABSENT = "unknown", "present", "absent"  # does fmt 3 repeat the extended timestamp?
 
 WAITING, RESTARTS, CONTINUES = -1, 0, 1  # how to read a header inside an unfinished message
+UNSEEN = 2  # nothing speaks against a length from before a loss, and nothing for it
 
 _new = tuple.__new__
 _LONG_HEADER = Struct(">Q").unpack_from  # basic header, timestamp, length and type of fmt 0 and 1
@@ -452,6 +454,7 @@ class Dechunker:
         omitted: bool = False,
     ) -> int:
         """A header of fmt 0, 1 or 2 that starts a message, or fmt 3 with what it repeats."""
+        confirmed = 1
         if cs.stale and fmt >= 2:
             confirmed = self._confirm_stale(cs, buf, data, end, final, fmt)
             if confirmed < 0:
@@ -497,7 +500,8 @@ class Dechunker:
         cs.start = start
         cs.fmt = fmt
         cs.chunk_size = size
-        cs.flagged = cs.orphan = cs.stale = False
+        cs.flagged = cs.orphan = False
+        cs.stale = confirmed == UNSEEN
         if type_id not in TYPE_NAMES:
             self._flag(out, ViolationCode.MSG_TYPE_UNKNOWN, start, f"message type {type_id} has no meaning", start)
         if length > self.limits.message_bytes:
@@ -682,7 +686,7 @@ class Dechunker:
         if type_id not in TYPE_NAMES:
             return 0
         length = buf[data + 3] << 16 | buf[data + 4] << 8 | buf[data + 5]
-        if type_id in CONTROL_TYPES and length > LONGEST_CONTROL:
+        if type_id in CONTROL_TYPES and not SHORTEST_CONTROL <= length <= LONGEST_CONTROL:
             return 0
         if fmt == 0:
             if int.from_bytes(buf[data + 7 : data + 11], "little") >= 1 << 16:
@@ -772,7 +776,7 @@ class Dechunker:
                 proof += (14 if fmt == 2 else 0) + (0 if cs.type_id in CONTROL_TYPES else min(inside, 8))
             first = False
             if final and stop >= end:
-                return 1  # a gap cuts it: the first header beyond will tell
+                return UNSEEN  # a gap cuts it: the first header beyond will tell
             ok = self.header_ok(buf, stop, end, final)
             if ok < 0:
                 return self._wait(max(stop, end) + 1)
@@ -885,7 +889,7 @@ class Dechunker:
         guess = self.chunk_size
         if guess < length and not is_strong(buf, data + length):
             after = self.header_ok(buf, data + guess, end, final)
-            if buf.startswith(mark, data + guess) or after > max(uncut, 0) or after == 2:
+            if buf.startswith(mark, data + guess) or after >= max(uncut, 1):
                 self.size_floor = 0
                 return 1
         best, best_size = 8 * uncut - 1, 0
@@ -894,7 +898,8 @@ class Dechunker:
             stop = data + length + mark_bytes * cuts
             ok = self.header_ok(buf, stop, end, final)
             seen = 60 if is_strong(buf, stop) else 0 if len(mark) == 1 else 8 * len(mark) * cuts
-            if ext is None and not believable_size(size, cuts, seen):
+            common = uncut <= 0 and size in COMMON_SIZES  # it is cut somewhere, with or without proof behind it
+            if ext is None and not common and not believable_size(size, cuts, seen):
                 continue
             if ok > 0 and 8 * (ok + cuts - 1) > best:
                 best, best_size = 8 * (ok + cuts - 1), size
@@ -904,8 +909,11 @@ class Dechunker:
             )
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
-        elif uncut > 0 or (final and data + length > end):
+        elif uncut > 0:
             self.chunk_size, self.size_floor = MAX_CHUNK_SIZE, length
+        elif final and data + length > end:  # cut by a loss: it is whole so far, or the guess cannot be judged
+            if data + guess < end:
+                self.chunk_size, self.size_floor = MAX_CHUNK_SIZE, max(floor, end - data)
         else:
             return self._lose("a message that ends nowhere, cut or not")
         return 1
@@ -1037,7 +1045,7 @@ class Dechunker:
         self.close_partial(cs, COMPLETE if len(cs.payload) == cs.length else TRUNCATED, stop, out)
 
     def close_partial(self, cs: ChunkStream, status: str, stop: int, out: list[Event]) -> None:
-        """Report what arrived of a message and forget it."""
+        """Report what arrived of a message and forget it. What nobody could confirm is none."""
         payload = bytes(cs.payload)
         self.held -= len(payload)
         self.announced -= cs.length
@@ -1045,6 +1053,10 @@ class Dechunker:
         self.high_active.pop(cs.csid, None)
         cs.got = 0
         cs.payload = bytearray()
+        if cs.stale and status != COMPLETE:
+            arrived = cs.start + HEADER_BYTES[cs.fmt] + cs.chunks + len(payload)
+            out.append(Skipped(cs.start, min(stop, arrived), "a message whose length may have changed in a loss"))
+            return
         self._emit(cs, stop, status, cs.length - len(payload), payload, out)
 
     def _give_up(self, cs: ChunkStream, offset: int, out: list[Event]) -> None:

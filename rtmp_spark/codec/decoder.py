@@ -34,6 +34,7 @@ SEARCH_KEEP = 131072  # of a window without a boundary
 BRIDGE_BYTES = 1 << 21
 FREE_EFFORT = 50_000  # steps of searching, each some microseconds; beyond them searching must not cost more
 EFFORT_PER_BYTE = 1 / 8  # than in proportion to what arrives, whatever the bytes are
+EFFORT_PER_GAP = 200  # each is at least a packet
 MANY_STREAMS = 256
 
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
@@ -111,6 +112,7 @@ class RtmpDecoder:
         out: list[Event] = []
         if length <= 0:
             return out
+        self._effort = max(self._effort - EFFORT_PER_GAP, 0)
         self._advance(bytes(self._buffer), True, out)
         arrived = len(self._buffer)
         self._drop_rest("cut by a gap", out)
@@ -144,6 +146,9 @@ class RtmpDecoder:
         if self.phase == "search":
             self._report_search(self._base, out)
         for cs in self._unfinished():
+            if cs.stale:
+                self._chunks.close_partial(cs, TRUNCATED, self._base, out)
+                continue
             out.append(
                 Violation(
                     ViolationCode.MSG_TRUNCATED,
@@ -175,6 +180,7 @@ class RtmpDecoder:
                     why, chunks.lost = chunks.lost, ""
                     for cs in self._unfinished():
                         chunks.close_partial(cs, TRUNCATED, self._base + pos, out)
+                        cs.orphan = chunks.inferred and cs.length > chunks.chunk_size
                     self._enter_search(why, self._likely_size(), self._base + pos)
                     again = self._lost_at == self._base + pos
                     self._lost_at = self._base + pos
@@ -292,7 +298,8 @@ class RtmpDecoder:
             cs, lacking = unfinished[0], 0
         else:
             cs, lacking = None, 0
-        if cs is not None and not cs.dropping:
+        others = any(other is not cs and (other.active or other.orphan) for other in chunks.streams.values())
+        if cs is not None and not cs.dropping and not (others and length > lacking):  # theirs may be in the gap, too
             mark = 1 + (cs.csid >= 64) + (cs.csid >= 320)
             if cs.ext is not None and chunks.dialect != ABSENT:
                 mark += 4
@@ -307,8 +314,10 @@ class RtmpDecoder:
         self._give_up_partials(out)
 
     def _likely_size(self) -> int:
-        size = self._chunks.chunk_size
-        return 0 if self._chunks.size_floor and size == MAX_CHUNK_SIZE else size
+        size, floor = self._chunks.chunk_size, self._chunks.size_floor
+        if not floor or size < MAX_CHUNK_SIZE:
+            return size
+        return self._search_size if self._search_size >= floor else 0  # what was known last, unless it was refuted
 
     def _give_up_partials(self, out: list[Event]) -> None:
         for cs in self._unfinished():
@@ -347,10 +356,11 @@ class RtmpDecoder:
             at += mark_bytes
             cs.chunks += 1
             count = min(chunks.chunk_size, rest - whole)
-        cut_short = final and stop > len(buf)
+        cut_short = final and stop > len(buf) and not cs.stale
         if marks_right and (ok or cut_short):
             self.phase = "chunks"
             cs.payload += pieces
+            cs.stale = False
             chunks.held += len(pieces)
             stop = min(stop, len(buf))
             chunks.close_partial(cs, GAP, self._base + stop, out)
@@ -402,7 +412,8 @@ class RtmpDecoder:
             for cs in chunks.streams.values()
             if cs.length >= 0 and (few or cs.csid < 64)
         }
-        sync, effort = find(buf[pos:end], skip, heads, self._search_size, chunks.dialect == ABSENT, final)
+        orphans = any(cs.orphan for cs in chunks.streams.values())
+        sync, effort = find(buf[pos:end], skip, heads, self._search_size, chunks.dialect == ABSENT, final, orphans)
         self._effort += effort + len(chunks.streams) // 16
         if sync is None:
             return -1
@@ -418,7 +429,7 @@ class RtmpDecoder:
             if cs is None:
                 cs = chunks.streams[csid] = ChunkStream(csid)
                 cs.drifted = True
-            if cs.orphan and (head.length < 0 or csid in sync.orphans):
+            if cs.orphan and (head.length < 0 or csid in sync.orphans or head == heads.get(csid)):
                 continue
             cs.orphan = False
             cs.length, cs.type_id, cs.stream_id = head

@@ -31,9 +31,11 @@ HEADERS_ALONE_BITS = 120  # when payloads speak against their type: three header
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
 TRUST_BITS = 28  # what must follow a message whose length is from before the loss
+TRUST_BITS_AT_END = 20  # beyond its own, when nothing more will come
 SHORTEST_BITS = 28  # what must follow a guessed length before no longer one is tried
 GUESS_BITS = 12  # what a guessed length costs
 INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
+ALONE_BITS = 26  # what the first header must say for itself when the chain leaps to the next one
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 ALIKE_BYTES = 1 << 15  # in which messages without any length are looked for
 SHORTEST_ALIKE = 8  # bytes; so close together anything comes again
@@ -165,14 +167,21 @@ def believable_size(size: int, cuts: int, bits: int) -> bool:
 
 
 def find(
-    buf: bytes, skip: int, heads: dict[int, Head], chunk_size: int, dialect_absent: bool, final: bool
+    buf: bytes,
+    skip: int,
+    heads: dict[int, Head],
+    chunk_size: int,
+    dialect_absent: bool,
+    final: bool,
+    interleaved: bool = False,
 ) -> tuple[Sync | None, int]:
-    """The first boundary that verifies, and the effort it took. `chunk_size` is 0 when nothing is known of it.
+    """The first boundary that verifies, and the effort it took. `chunk_size` is 0 when nothing is known of it;
+    `interleaved`: the rest of some message may still come.
 
     The first `skip` bytes are no header with a length; they may be one without."""
     anchors = [match.start() for match in _ANCHOR.finditer(buf, skip)]
     chain = _Chain(buf, anchors, dialect_absent, final)
-    proof = _first_proof(chain, chunk_size, heads)
+    proof = _first_proof(chain, chunk_size, heads, first=not skip)
     if proof is None or proof[0] > ALIKE_BYTES // 8:
         if final or proof is not None or len(buf) >= ALIKE_BYTES:
             before = buf[:ALIKE_BYTES] if proof is None else buf[: min(proof[0] + 1, ALIKE_BYTES)]
@@ -182,18 +191,23 @@ def find(
     if proof is None:
         return None, chain.effort
     anchor, walk = _longer_header(chain, *proof, heads)
-    sync = _back(chain, anchor, walk, heads)
-    if sync.chunk_size == chunk_size and not walk.cuts:  # the size from before the loss, and nothing shows it yet
-        sync = sync._replace(size_floor=chunk_size)
+    sync = _back(chain, anchor, walk, heads, interleaved)
+    unknown = sync.size_floor and sync.size_floor <= chunk_size
+    if unknown or (sync.chunk_size == chunk_size and not walk.cuts):
+        sync = sync._replace(chunk_size=chunk_size, size_floor=chunk_size)  # as before the loss: nothing shows another
     return sync, chain.effort
 
 
-def _first_proof(chain: _Chain, chunk_size: int, heads: dict[int, Head]) -> tuple[int, _Walk] | None:
-    """The first header from which a chain is proven, whatever the chunk size, and the chain.
+def _first_proof(chain: _Chain, chunk_size: int, heads: dict[int, Head], first: bool) -> tuple[int, _Walk] | None:
+    """The first header from which a chain is proven, whatever the chunk size, and the chain. With `first` that may be
+    one right behind the loss whose length is from before it.
 
     A change of the size may be among what was lost: the size that verifies first in the stream is the true one."""
     best: tuple[int, _Walk] | None = None
     earlier = _one_reading(chain.buf, chain.anchors, heads)
+    trusted = -1  # csid of a header without length at the very beginning
+    if first and chain.buf and chain.buf[0] >= 0x80 and chain.buf[0] & 63 in heads:
+        earlier, trusted = [0, *earlier], chain.buf[0] & 63
     shown = 0  # a size whose cuts were seen
     for size in (*([chunk_size] if chunk_size else []), *(size for size in INTERLEAVED_SIZES if size != chunk_size), 0):
         if shown and size:
@@ -205,6 +219,10 @@ def _first_proof(chain: _Chain, chunk_size: int, heads: dict[int, Head]) -> tupl
             if walk is None or walk.bits + (0 if anchor else FIRST_BITS) < chain.need or walk.cuts < cuts_wanted:
                 continue
             if shown and (walk.size not in (0, shown) or walk.floor > shown):
+                continue
+            if not anchor and (trusted in walk.orphans or trusted in walk.guessed):
+                continue
+            if walk.orphans and chain.alone_bits(anchor, heads) < ALONE_BITS:
                 continue
             best = anchor, walk._replace(size=walk.size or shown, cuts=max(walk.cuts, 2 if shown else 0))
             earlier = earlier[:at]
@@ -221,7 +239,7 @@ def _by_headers_alone(
     chain.begin(interleaved=chunk_size > 0, any_payload=True)
     for anchor in anchors:
         walk = chain.walk(anchor, chunk_size, heads, guesses=0)
-        if walk is not None and walk.bits + (0 if anchor else FIRST_BITS) >= HEADERS_ALONE_BITS:
+        if walk is not None and not walk.orphans and walk.bits + (0 if anchor else FIRST_BITS) >= HEADERS_ALONE_BITS:
             return anchor, walk
     return None
 
@@ -448,6 +466,14 @@ class _Chain:
         self.interleaved = interleaved
         self.any_payload = any_payload
 
+    def alone_bits(self, pos: int, heads: dict[int, Head]) -> int:
+        """What the header at `pos` and the payload behind it say, whatever follows."""
+        header = _header(self.buf, pos, heads)
+        if header is None:
+            return -1
+        inside = payload_bits(header.type_id, header.length, self.buf[header.data : header.data + 24])
+        return _header_bits(header, heads) + inside
+
     def walk(
         self,
         pos: int,
@@ -489,7 +515,11 @@ class _Chain:
             else:
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
                     trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}), now)
-                    if trusting is not None and trusting.bits >= TRUST_BITS:
+                    enough = TRUST_BITS
+                    if self.final:
+                        own = payload_bits(type_id, length, buf[data : data + 24])
+                        enough = TRUST_BITS_AT_END + _header_bits(header, heads) + own
+                    if trusting is not None and trusting.bits >= enough:
                         return _join(bits, cuts, marks, trusting)
                     length = type_id = -1
                 if fmt == 3 and csid in ext and not self.dialect_absent:
@@ -728,15 +758,15 @@ def _repeats_itself(buf: bytes, first: int, step: int) -> bool:
 # -- backward ----------------------------------------------------------------------------------------------------
 
 
-def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head]) -> Sync:
+def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head], interleaved: bool) -> Sync:
     """From a proven boundary, take in the messages before it that end exactly where the next one begins."""
     buf, size = chain.buf, walk.size or MAX_SIZE
-    alone = not walk.orphans and not _interleaves(buf, at, size, known)
+    alone = not interleaved and not walk.orphans and not _interleaves(buf, at, size, known)
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = dict(walk.heads)
     heads = dict(known)
     certain: set[int] = set()  # csids whose length a later message repeats
-    position = at
+    position, longest = at, max(walk.floor, 1)
     enough = chain.effort + BACK_EFFORT
     while chain.effort < enough:
         earlier = chain.anchors[: bisect_left(chain.anchors, position)]
@@ -745,6 +775,7 @@ def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head]) -> Sync:
         if step is None:
             break
         position, header = step
+        longest = max(longest, header.length)
         if header.fmt >= 2:
             lengths[header.csid] = header.length
             certain.add(header.csid)
@@ -755,7 +786,7 @@ def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head]) -> Sync:
             heads.pop(header.csid, None)
     for csid, head in {**types, **walk.guessed}.items():
         heads.setdefault(csid, head if csid in walk.guessed else Head(-1, head.type_id, head.stream_id))
-    return Sync(position, size, 0 if walk.size else max(walk.floor, 1), heads, walk.orphans)
+    return Sync(position, size, 0 if walk.size else longest, heads, walk.orphans)
 
 
 def _interleaves(buf: bytes, pos: int, size: int, known: dict[int, Head]) -> bool:

@@ -13,7 +13,18 @@ from math import sin
 import pytest
 from chunkreader import HANDSHAKE, read_chunks
 from chunkwriter import basic_header
-from losses import Loss, Outcome, decode, judge, random_loss, streams
+from losses import (
+    Loss,
+    Outcome,
+    cut_packets,
+    decode,
+    decode_kept,
+    judge,
+    judge_kept,
+    many_losses,
+    random_loss,
+    streams,
+)
 from realstreams import Stream
 
 from rtmp_spark.codec import resync
@@ -71,6 +82,30 @@ def test_random_losses() -> None:
         total = Outcome(*(a + b for a, b in zip(total, outcome)))
     print(f"\n{TRIALS} losses: {total.found} of {total.untouched} untouched messages found, {total.invented} invented")
     assert total.found >= 0.999 * total.untouched
+
+
+@pytest.mark.parametrize("count", [30, 134, 190, 234, 434])
+def test_packets_that_were_cut_when_they_were_recorded(count: int) -> None:
+    """What is whole is found, and no length from before a loss is taken for that of a message behind it."""
+    untouched = found = 0
+    for stream in all_streams():
+        kept = cut_packets(stream, count)
+        outcome = judge_kept(stream, kept, decode_kept(stream, kept))
+        assert outcome.invented == 0, stream.name
+        untouched, found = untouched + outcome.untouched, found + outcome.found
+    print(f"\n{found} of {untouched} whole messages found")
+    assert found >= 0.99 * untouched
+
+
+def test_many_losses_in_one_stream() -> None:
+    rng = random.Random(3)
+    total = Outcome(0, 0, 0)
+    for _ in range(TRIALS):
+        stream = rng.choice(all_streams())
+        kept = many_losses(rng, stream)
+        total = Outcome(*(a + b for a, b in zip(total, judge_kept(stream, kept, decode_kept(stream, kept)))))
+    assert total.invented == 0
+    assert total.found >= 0.995 * total.untouched
 
 
 def test_a_gap_inside_a_message_costs_only_that_message() -> None:
