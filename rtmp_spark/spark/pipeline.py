@@ -350,7 +350,8 @@ class _Ingest:
         gone = {s.uid for s in superseded if s.tables != ("open_flows",)}
         fresh = Fresh.of(rows, gone, self.resumed_at)
         final = {n: made for n, made in rows.items() if n not in ("streams", "findings") and not _is_empty(made)}
-        with ThreadPoolExecutor(WRITERS) as pool:
+        with ThreadPoolExecutor(WRITERS) as pool, ExitStack() as stack:
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)  # what failed, or Ctrl-C, begins no more
 
             def write(tables: dict[str, Any]) -> list[Future[None]]:
                 return [pool.submit(writer.append, name, made) for name, made in tables.items()]
