@@ -807,7 +807,7 @@ class Dechunker:
     ) -> int:
         """Look at the first message whose cutting tells whether the chunk size in force is really used."""
         if self.size_floor and length <= SETTLE_BYTES:
-            return self._infer_size(buf, data, csid, length, end, final, ext)
+            return self._infer_size(buf, data, continuation(buf, pos), length, end, final, ext)
         if csid >= 64 or length > SETTLE_BYTES:
             self.old_size = self.size_floor = 0
             return 1
@@ -874,14 +874,15 @@ class Dechunker:
         )
         self.chunk_size = used
 
-    def _infer_size(self, buf: bytes, data: int, csid: int, length: int, end: int, final: bool, ext: int | None) -> int:
+    def _infer_size(
+        self, buf: bytes, data: int, mark: bytes, length: int, end: int, final: bool, ext: int | None
+    ) -> int:
         """After a resync: the first message longer than any before shows where it is cut, or that it is not."""
         floor = self.size_floor
         if ext is not None and self.dialect == ABSENT:
             ext = None
-        mark = continuation(csid)
         mark_bytes = len(mark) if ext is None else len(mark) + 4
-        sizes = split_sizes(buf[: data + length + mark_bytes * (length // floor) + 1], data, csid, length, floor, ext)
+        sizes = split_sizes(buf[: data + length + mark_bytes * (length // floor) + 1], data, mark, length, floor, ext)
         far = data + length + mark_bytes * ((length - 1) // min(sizes, default=length)) + 18
         if far > end and not final:
             return self._wait(far)

@@ -118,18 +118,17 @@ class _Walk(NamedTuple):
     cuts: int = 0  # chunks that ended where the size says
 
 
-def continuation(csid: int) -> bytes:
-    """The header of a chunk that goes on with a message (RTMP 1.0 5.3.1.1)."""
-    if csid < 64:
-        return bytes((0xC0 | csid,))
-    return bytes((0xC0, csid - 64)) if csid < 320 else bytes((0xC1, csid - 64 & 0xFF, csid - 64 >> 8))
+def continuation(buf: bytes, pos: int) -> bytes:
+    """The header of a chunk that goes on with the message whose header is at `pos`, its csid in the same form
+    (RTMP 1.0 5.3.1.1)."""
+    short = buf[pos] & 63
+    return bytes((0xC0 | short,)) + (buf[pos + 1 : pos + 2 + short] if short < 2 else b"")
 
 
-def split_sizes(buf: bytes, data: int, csid: int, length: int, floor: int, ext: int | None = None) -> list[int]:
-    """Every chunk size that puts continuation headers of `csid` at the right places inside a message at `data`.
+def split_sizes(buf: bytes, data: int, mark: bytes, length: int, floor: int, ext: int | None = None) -> list[int]:
+    """Every chunk size that puts continuation headers, `mark`, at the right places inside a message at `data`.
 
     Where these repeat an extended timestamp there is at most one."""
-    mark = continuation(csid)
     if ext is not None:
         repeated = mark + ext.to_bytes(4, "big")
         at = buf.find(repeated, data + max(floor, 1), data + length)
@@ -565,7 +564,8 @@ class _Chain:
                 left = length
                 repeated = None if self.dialect_absent else ext.get(csid)
                 if not size and left > floor:
-                    onward = self._branch(data, csid, length, floor, heads, guesses, doubtful, repeated)
+                    mark = continuation(buf, pos)
+                    onward = self._branch(data, mark, length, floor, heads, guesses, doubtful, repeated)
                     return None if onward is None else _join(bits, cuts, marks, onward)
             count = min(size or MAX_SIZE, left)
             rest[csid] = left - count
@@ -579,7 +579,7 @@ class _Chain:
     def _branch(
         self,
         data: int,
-        csid: int,
+        mark: bytes,
         length: int,
         floor: int,
         heads: dict[int, Head],
@@ -590,8 +590,8 @@ class _Chain:
         """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
         best: _Walk | None = None
         end = len(self.buf)
-        mark_bytes = len(continuation(csid))
-        for size in (0, *split_sizes(self.buf, data, csid, length, floor, ext)):
+        mark_bytes = len(mark)
+        for size in (0, *split_sizes(self.buf, data, mark, length, floor, ext)):
             cuts = (length - 1) // size if size else 0
             stop = data + length + cuts * (mark_bytes if ext is None else mark_bytes + 4)
             if stop <= end:

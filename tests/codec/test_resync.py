@@ -326,14 +326,13 @@ def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch
     assert looks < 20 * len(csids)
 
 
-def with_long_csids(stream: Stream, audio: int, video: int, chunk_size: int) -> Stream:
+def with_long_csids(stream: Stream, audio: int, video: int, form: int, chunk_size: int) -> Stream:
     """Its audio and video one message after the other, on csids that take two or three bytes (RTMP 1.0 5.3.1.1)."""
     wire = bytearray(stream.data[:HANDSHAKE]) + b"\x02\0\0\0\0\0\x04\x01\0\0\0\0" + chunk_size.to_bytes(4, "big")
     times: dict[int, int] = {}
     for message in stream.messages:
         if message.type_id in (8, 9):
             csid = audio if message.type_id == 8 else video
-            form = 2 if csid < 320 else 3
             fmt = 1 if 0 <= message.timestamp - times.get(csid, 1 << 32) < 0xFFFFFF else 0
             delta = message.timestamp - times[csid] if fmt else message.timestamp
             times[csid] = message.timestamp
@@ -346,9 +345,9 @@ def with_long_csids(stream: Stream, audio: int, video: int, chunk_size: int) -> 
 
 
 @pytest.mark.parametrize("chunk_size", [200, 4096])
-@pytest.mark.parametrize(("audio", "video"), [(70, 80), (400, 500)])
-def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: int, chunk_size: int) -> None:
-    rewritten = with_long_csids(stream("ffmpeg_publish_bframes"), audio, video, chunk_size)
+@pytest.mark.parametrize(("audio", "video", "form"), [(70, 80, 2), (70, 80, 3), (400, 500, 3)])
+def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: int, form: int, chunk_size: int) -> None:
+    rewritten = with_long_csids(stream("ffmpeg_publish_bframes"), audio, video, form, chunk_size)
     sent = {message.payload for message in rewritten.messages}
     assert any(len(message.payload) > 4096 for message in rewritten.messages[20:])
     for message in rewritten.messages[5::20]:
