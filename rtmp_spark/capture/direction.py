@@ -134,7 +134,7 @@ class DirectionDecoder:
     """One direction of one connection."""
 
     __slots__ = (
-        "_base", "_decoder", "_hook", "_interval_rows", "_keep_payloads", "_lagging", "_last", "_limits",
+        "_base", "_decoder", "_headed", "_hook", "_interval_rows", "_keep_payloads", "_lagging", "_last", "_limits",
         "_message_rows", "_msg_no", "_places", "_tags", "_waiting",
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
@@ -158,6 +158,7 @@ class DirectionDecoder:
         self._tags = TagReader(midstream=self.midstream)
         self._base = -1  # stream offset of the decoder's first byte
         self._msg_no = 0
+        self._headed: set[int] = set()  # csids with a header that tells a length, behind the last loss
         self._places = Places()
         self._last = (0, 0)  # frame and time where nothing else is known
         self._waiting: list[Violation] = []  # their message has not been reported yet
@@ -272,6 +273,7 @@ class DirectionDecoder:
                 self._handshake(event)  # type: ignore[arg-type]
             elif kind is Synchronised:
                 self.synchronised = True
+                self._headed.clear()
         if violations:
             self._waiting = []
             messages = [event for event in events if isinstance(event, MessageReceived)]
@@ -318,6 +320,8 @@ class DirectionDecoder:
         if last < 0:
             last = 0
         frame, ts, at = places.frames[last], places.times[last], places.at[last]
+        if fmt < 2 and event[16]:
+            self._headed.add(csid)
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
         passed = (at, ts, start, start + length + _LONGEST_HEADER * chunks, msg_no, frame, csid, type_id, stream_id)
@@ -389,7 +393,7 @@ class DirectionDecoder:
             part_no += 1
         if self._interval_rows:
             self._add_second(type_id, timestamp, len(payload), ts, tags)
-        if faults and event.fmt >= 2 and event.timestamp_rule == "inferred":
+        if faults and event.inferred and event.fmt >= 2 and event.csid not in self._headed:
             faults = []  # its length stood in a header that was not recorded, and may be guessed wrong
         for code, severity, detail in faults:
             self._blame(code, severity, detail, event, msg_no, at, frame, ts)
@@ -463,6 +467,7 @@ class DirectionDecoder:
             "msg_no": self._msg_no,
             "midstream": self.midstream,
             "synchronised": self.synchronised,
+            "headed": sorted(self._headed),
             "type_counts": list(self.type_counts.items()),
             "lagging": sorted(self._lagging),
             "places": [places.offsets, places.frames, places.times, places.at, places.high],
@@ -487,6 +492,7 @@ class DirectionDecoder:
         direction._msg_no = state["msg_no"]
         direction.midstream = state["midstream"]
         direction.synchronised = state["synchronised"]
+        direction._headed = set(state.get("headed", ()))
         direction.type_counts = dict(state["type_counts"])
         direction._lagging = {(csid, stream_id) for csid, stream_id in state.get("lagging", ())}
         places = direction._places

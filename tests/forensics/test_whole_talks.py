@@ -180,3 +180,17 @@ def test_a_value_that_cannot_be_read_is_told_with_the_command_it_is_in(path: Pat
     said = media(published()).send(SERVER, 20, dump_command("onBWDone", 0, {"a": 1.0})[:-3])
     (row,) = findings(path, goodbye(said).talk.packets)
     assert row["detail"] == "onBWDone: an object without its end marker"
+
+
+def test_a_fault_is_told_of_a_stream_joined_in_the_middle(path: Path) -> None:
+    """Pictures of one length have their headers shortened to nothing; those that were recorded tell the length."""
+    said = media(published(), seconds=4)
+    media(said, seconds=4, later=4000, spoil=lambda tag: None if tag.type_id == 18 or is_config(tag) else annex_b(tag))
+    rows = findings(path, goodbye(said).talk.packets[100:])
+    assert [(row["rule_id"], row["count"]) for row in rows] == [("TCP_MIDSTREAM", 1), ("MEDIA_ANNEXB", 100)]
+
+
+def test_a_long_message_shows_the_chunk_size_of_a_stream_joined_in_the_middle(path: Path) -> None:
+    """It is cut once, at a usual size, and what stands behind it is the shortest header there is."""
+    packets = read(SAMPLES / "nanosecond_ffmpeg_publish.pcap")
+    assert [row["rule_id"] for row in findings(path, packets[35:])] == ["TCP_MIDSTREAM"]
