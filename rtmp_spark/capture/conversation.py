@@ -461,10 +461,10 @@ class Conversation:
         told, judged = session.notable, None if self._judge is None else self._judge.notable
         first, second = self._media_at
         for at, number, _, fact in self._notable[:cut]:
-            # A fault goes before the media of its packet: it may say that a time there means nothing. What was said
-            # goes where its sender put it.
+            # A fault goes before the media of its packet: it may say that a time there means nothing. So does the
+            # handshake; what was said goes where its sender put it.
             said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
-            before = at - 1 if said is not None or type(fact) is FaultFact else at
+            before = at - 1 if said is not None or type(fact) in (FaultFact, HandshakeFact) else at
             if (first and first[0] <= before) or (second and second[0] <= before):
                 self._fold_media(before)
             if said is not None and self._media_at[number] and self._media_at[number][0] == at:

@@ -138,3 +138,15 @@ def test_the_same_rows_in_other_chunks(sample_pcaps: Path, tmp_path: Path) -> No
         said.append(rows)
     assert len(said[0]["media_tags"]) == 345, "as many as the server recorded"
     assert_same(*said)
+
+
+def test_a_handshake_recorded_last(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Then one packet makes the handshake, publish and all media known at once: they keep their order."""
+    packets = rewrite.read(sample_pcaps / "publisher_killed_midstream.pcap")
+    first = next(packet for packet in packets if packet.payload)
+    rows = []
+    for number, order in enumerate((packets, [p for p in packets if p is not first] + [first])):
+        path = tmp_path / f"{number}.pcap"
+        path.write_bytes(rewrite.pcap(rewrite.build(order)))
+        rows.append(told(recorded(path, *TABLES), "packets out of order"))
+    assert_same(*rows)
