@@ -80,6 +80,7 @@ class Session:
 
     def __init__(self, redactor: Redactor, command_rows: bool = True) -> None:
         self._redactor = redactor
+        self.sealed = redactor.sealed
         self._command_rows = command_rows
         self.shown = True  # whether anybody will look at the ladder
         self.ladder: list[Exchange] = []

@@ -6,9 +6,8 @@ fingerprint.py compares these habits with the ones on file.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,9 +26,10 @@ Taught = list[tuple[str, str]]  # habits and their values
 
 
 class HabitFold:
-    """`client` and `server` hold what was learned, each value a short text."""
+    """`client` and `server` hold what was learned, each value a short text; `sealed` is the keyed hash of a secret."""
 
-    def __init__(self) -> None:
+    def __init__(self, sealed: Callable[[str], str]) -> None:
+        self._sealed = sealed
         self.client: Habits = {}
         self.server: Habits = {}
         self._words: dict[str, list[str]] = {"c2s": [], "s2c": []}
@@ -97,7 +97,7 @@ class HabitFold:
             code = text(given.get("code")) or ""
             if code.startswith("NetStream."):
                 words = (text(given.get("description")) or "")[: 4 * _VALUE_CHARS]
-                self._learn(direction, code.removeprefix("NetStream."), _nameless(words, self._name))
+                self._learn(direction, code.removeprefix("NetStream."), _nameless(words, self._name, self._sealed))
 
     def _asked(self, name: str, fact: CommandFact) -> None:
         args = fact.args
@@ -107,7 +107,7 @@ class HabitFold:
             self._learn("c2s", "release_id", _plain(fact.transaction_id))
         elif name in ("publish", "play"):
             named = text(args[1]) if len(args) > 1 else None
-            self._name = (_hash(named), len(_PIECES.findall(named))) if named else None
+            self._name = (self._sealed(named), len(_PIECES.findall(named))) if named else None
             self._learn("c2s", f"{name}_csid", fact.csid)
             self._learn("c2s", f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
@@ -184,19 +184,15 @@ def _named(args: list[Any], habit: str, names: Sequence[str]) -> Taught:
 
 
 @lru_cache(256)  # a server says the same to all
-def _nameless(words: str, named: tuple[str, int] | None) -> str:
+def _nameless(words: str, named: tuple[str, int] | None, sealed: Callable[[str], str]) -> str:
     """A server's words without the stream they are about."""
     pieces = _PIECES.findall(words)
     if named is not None:
         name, length = named
         for start in range(len(pieces) - length, -1, -1):
-            if _hash("".join(pieces[start : start + length])) == name:
+            if sealed("".join(pieces[start : start + length])) == name:
                 pieces[start : start + length] = "*"
     return " ".join("*" if "/" in word or "?" in word else word for word in "".join(pieces).split())
-
-
-def _hash(name: str) -> str:
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _short(value: object) -> str:

@@ -67,7 +67,7 @@ class Judge:
         self._session = session
         self.flow = FlowRules()
         self.exchange = ExchangeRules()
-        self.habits = HabitFold()
+        self.habits = HabitFold(session.sealed)
         self.connect_ts: int | None = None
         self._connected: list[int] = []  # message, packet and time of connect
         self._from_start = {"c2s": False, "s2c": False}

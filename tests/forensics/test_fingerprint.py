@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 from rulekit import SAMPLES, command, recorded
 
+from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.forensics.fingerprint import CLIENTS, NEEDED, SERVERS, recognise
 from rtmp_spark.forensics.habits import HabitFold
 from rtmp_spark.forensics.prediction import predicted
+
+SEALED = Redactor(b"a key for tests").sealed
 
 
 def test_nothing_seen_is_nobody() -> None:
@@ -144,7 +148,7 @@ def test_no_rule_rests_on_fewer_points_than_needed() -> None:
 
 
 def test_stream_names_are_no_habit() -> None:
-    fold = HabitFold()
+    fold = HabitFold(SEALED)
     fold.command("c2s", command("publish", 5.0, None, "topsecret", "live"))
     status = {"code": "NetStream.Publish.Start", "description": "topsecret is now published. See /live/topsecret?k=1"}
     fold.command("s2c", command("onStatus", 0.0, None, status))
@@ -153,7 +157,7 @@ def test_stream_names_are_no_habit() -> None:
 
 
 def test_a_short_name_spoils_no_other_word() -> None:
-    fold = HabitFold()
+    fold = HabitFold(SEALED)
     fold.command("c2s", command("play", 5.0, None, "s"))
     for code, words in (("Start", "playing stream"), ("Reset", "s is reset")):
         status = {"code": f"NetStream.Play.{code}", "description": words}
@@ -192,11 +196,12 @@ def test_the_name_of_a_stream_is_in_no_habit_nor_in_the_state() -> None:
         told = {"code": "NetStream.Publish.Start", "description": "Stream 'secret key' is now published."}
         fold.command("s2c", command("onStatus", 0.0, None, told))
 
-    whole = HabitFold()
+    whole = HabitFold(SEALED)
     published(whole)
-    cut = HabitFold()
+    cut = HabitFold(SEALED)
     cut.resume(json.loads(json.dumps(whole.state())))
     for fold in (whole, cut):
         answered(fold)
         assert fold.server["Publish.Start"] == "Stream '*' is now published."
         assert "secret" not in json.dumps(fold.state())
+        assert hashlib.sha256(b"secret key").hexdigest() not in json.dumps(fold.state()), "which anybody could guess at"
