@@ -157,6 +157,8 @@ def _reset(ending: Ending, session: Session) -> list[Finding]:
         return []
     if session.gaps["c2s"] or session.gaps["s2c"] or not (ending.recorded("c2s") and ending.recorded("s2c")):
         return []  # a goodbye may be among what is missing
+    if ending.midstream and ending.ts_end - ending.ts_start < _GOODBYE_US:
+        return []  # or before the recording
     direction = "c2s" if ending.closed_by == CLIENT else "s2c"
     unacked = [ending.streams[d].unacked_bytes or 0 for d in ("c2s", "s2c")]
     detail = (

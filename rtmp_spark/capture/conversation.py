@@ -255,6 +255,8 @@ class Conversation:
             if self._meant_rtmp(1 - number, other):
                 self.service = RTMP
                 self._begin_direction(1 - number, "handshake")  # nobody answers a wrong version byte
+            elif other is not None and other.service == RTMP and any(isinstance(i, Gap) for i in self._held[number]):
+                self._begin_direction(number, "midstream")  # all that it said was lost by the recorder
             elif other is not None and other.service is None:
                 self._nothing_inside()
             return

@@ -194,3 +194,20 @@ def test_a_long_message_shows_the_chunk_size_of_a_stream_joined_in_the_middle(pa
     """It is cut once, at a usual size, and what stands behind it is the shortest header there is."""
     packets = read(SAMPLES / "nanosecond_ffmpeg_publish.pcap")
     assert [row["rule_id"] for row in findings(path, packets[35:])] == ["TCP_MIDSTREAM"]
+
+
+def test_a_side_that_the_recorder_lost_as_a_whole_may_have_answered(path: Path) -> None:
+    """Only its SYN is there, and what the client acknowledged."""
+    packets = goodbye(media(played(), SERVER)).talk.packets
+    kept = [packet for number, packet in enumerate(packets) if packet.dport == 1935 or number < 3]
+    (row,) = findings(path, kept)
+    assert (row["rule_id"], row["at_fault"], row["direction"]) == ("TCP_GAP", "capture", "s2c")
+
+
+@pytest.mark.parametrize(("seconds", "rules"), [(3, ["TCP_MIDSTREAM"]), (12, ["TCP_MIDSTREAM", "TCP_RESET"])])
+def test_a_goodbye_may_lie_before_the_recording(path: Path, seconds: int, rules: list[str]) -> None:
+    said = media(published())
+    joined = len(said.talk.packets)
+    media(said, seconds=seconds, later=3000, spoil=lambda tag: None if tag.type_id == 18 or is_config(tag) else tag)
+    said.talk.add(CLIENT, RST)
+    assert [row["rule_id"] for row in findings(path, said.talk.packets[joined:])] == rules
