@@ -33,8 +33,9 @@ def put_off_answers(
             continue
         if fact.name in _ANSWERS:
             answers.append((at, number, fact))
-        elif (about := question(fact)) is not None:
-            questions.setdefault((number, *about), (at, fact.ts))
+        else:
+            for about in questions_of(fact):
+                questions.setdefault((number, *about), (at, fact.ts))
     late: dict[int, dict[int, int]] = {}  # direction, where the answer is: where it belongs
     waits_at: int | None = None
     for at, number, fact in answers:
@@ -70,11 +71,12 @@ def _put_off(notable: list[Placed], media_at: list[int], number: int, belongs: d
         media_at[index] = max(media_at[index], until)
 
 
-def question(fact: CommandFact) -> tuple[bool, float] | None:
-    """Whether it is about a stream, and its number or else that of the transaction."""
+def questions_of(fact: CommandFact) -> tuple[tuple[bool, float], ...]:
+    """Whether it is about a stream, and its number or else that of the transaction. Some servers answer what was asked
+    about any stream on stream 0."""
     if fact.name in _STREAM_QUESTIONS:
-        return True, fact.stream_id
-    return (False, fact.transaction_id) if fact.transaction_id else None
+        return (True, fact.stream_id), (True, 0)
+    return ((False, fact.transaction_id),) if fact.transaction_id else ()
 
 
 def answered(fact: CommandFact) -> tuple[bool, float]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rtmp_spark.capture.causality import answered, question
+from rtmp_spark.capture.causality import answered, questions_of
 from rtmp_spark.capture.facts import (
     FRAME_MASK,
     Arguments,
@@ -335,9 +335,9 @@ class Session:
 
     def _request(self, direction: str, fact: CommandFact) -> None:
         name, args = fact.name, fact.args
-        about = question(fact)
-        if about is not None and len(self._ever) < _MAX_EVER:
-            self._ever.add((direction, *about))
+        for about in questions_of(fact):
+            if len(self._ever) < _MAX_EVER:
+                self._ever.add((direction, *about))
         if fact.transaction_id:
             asked = self._asked[direction]
             if len(asked) < _MAX_PENDING:

@@ -46,6 +46,20 @@ def test_a_server_whose_tap_is_ahead(name: str, milliseconds: int, tmp_path: Pat
     assert told(tmp_path / "ahead.pcap") == told(tmp_path / "plain.pcap")
 
 
+@pytest.mark.parametrize("milliseconds", [1, 40, 900])
+def test_a_server_that_answers_on_stream_0_and_whose_tap_is_ahead(milliseconds: int, tmp_path: Path) -> None:
+    """As pyrtmp does."""
+    talk = begun().wait(0.1).command(0, "publish", 3, None, "a", "live", stream_id=1)
+    talk.wait(0.01).command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Publish.Start"}, stream_id=0)
+    frames(talk, 0, 50)
+    plain = talk.wait(1).bye().write(tmp_path / "plain.pcap")
+    packets = rewrite.read(plain)
+    ahead = [replace(p, ts_ns=p.ts_ns - milliseconds * 1_000_000) if p.sport == 1935 else p for p in packets]
+    (tmp_path / "ahead.pcap").write_bytes(rewrite.pcap(rewrite.build(sorted(ahead, key=lambda p: p.ts_ns))))
+    assert told(tmp_path / "ahead.pcap") == told(plain)
+    assert told(plain)["answers"][-1][2] is not None
+
+
 def test_wherever_the_recording_is_cut(tmp_path: Path) -> None:
     """Each file is a window of its own, so the question of an answer is many windows away."""
     packets = rewrite.read(SAMPLES / TALKS[0])
