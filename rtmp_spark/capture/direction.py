@@ -274,6 +274,7 @@ class DirectionDecoder:
             elif kind is Synchronised:
                 self.synchronised = True
                 self._headed.clear()
+                self._tags.receive_gap()
         if violations:
             self._waiting = []
             messages = [event for event in events if isinstance(event, MessageReceived)]

@@ -180,6 +180,9 @@ class Judge:
     def _fault(self, direction: str, fact: FaultFact) -> None:
         if fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:
             self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])
+        elif fact.code is ViolationCode.CHUNK_RESYNC:
+            for measure in self._measures(direction):
+                measure.skip()
         elif fact.code in _SPOILS_TIME and fact.msg_no is not None:
             for measure in self._measures(direction):
                 measure.excuse(fact.msg_no)
@@ -291,6 +294,9 @@ class Judge:
         if heard and span.answered and not span.refused and not measure.frames("video") + measure.frames("audio"):
             found += _no_media(span, measure, ending)
         return found
+
+    def foresee(self, name: str, redacted: str) -> None:
+        self.habits.foresee(name, redacted)
 
     def client(self) -> Verdict:
         return recognise(self.habits.client, CLIENTS)

@@ -102,6 +102,10 @@ class StreamMeasure:
 
     def gap(self) -> None:
         self.gaps += 1
+        self.skip()
+
+    def skip(self) -> None:
+        """Bytes were lost or passed over, and perhaps frames with them."""
         if self.first_is_key is None:
             self.start_known = False
         self.interrupt()
