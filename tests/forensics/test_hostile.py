@@ -67,6 +67,7 @@ class Ended:
 
     class Stream:
         delivered_bytes = missed_bytes = 1000
+        fin_ts_ns = 1 << 43
 
     streams: dict[str, Any] = {"c2s": Stream, "s2c": Stream}  # noqa: RUF012
 
