@@ -44,7 +44,10 @@ _MAX_STREAMS = 4096
 _MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
-_OTHER_TROUBLE = ("NetStream.Record.", "NetStream.Seek.", "NetStream.Pause.", "NetStream.Unpause.", "SharedObject.")
+_OTHER_TROUBLE = (
+    "NetStream.Record.", "NetStream.Seek.", "NetStream.Pause.", "NetStream.Unpause.", "SharedObject.",
+    "NetConnection.Connect.AppShutdown", "NetConnection.Connect.Closed", "NetConnection.Connect.IdleTimeOut",
+)  # fmt: skip
 _BAD_NAME = "NetStream.Publish.BadName"
 _REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
@@ -449,15 +452,16 @@ class Session:
 
     def _refused(self, fact: CommandFact, code: Any) -> str | None:
         """What is refused where no command waits for an answer: it was answered before, or was not recorded."""
-        if isinstance(code, str) and code.startswith("NetConnection.Connect."):
+        code = code if isinstance(code, str) else ""
+        if code.startswith(_OTHER_TROUBLE):
+            return None
+        if code.startswith("NetConnection.Connect."):
             return "connect"
         if fact.name == "_error":
             return "publish" if code == _BAD_NAME else None
-        if isinstance(code, str) and code.startswith(_OTHER_TROUBLE):
-            return None
         span = self._open.get(fact.stream_id)
         if span is None:
-            return "play" if isinstance(code, str) and code.startswith("NetStream.Play.") else "publish"
+            return "play" if code.startswith("NetStream.Play.") else "publish"
         span.refused = span.refused or not span.audio + span.video
         return span.role
 

@@ -113,7 +113,9 @@ def test_the_second_publisher_is_at_fault_for_its_name(path: Path, asked: str, a
     assert told(path, said.bye(SERVER)) == [("SESSION_BAD_NAME", "warning", "client")]
 
 
-@pytest.mark.parametrize("code", ["NetStream.Record.NoAccess", "NetStream.Seek.InvalidTime"])
+@pytest.mark.parametrize(
+    "code", ["NetStream.Record.NoAccess", "NetStream.Seek.InvalidTime", "NetConnection.Connect.AppShutdown"]
+)
 def test_trouble_beside_a_stream_that_runs_refuses_nothing(path: Path, code: str) -> None:
     said = media(published()).command(SERVER, "onStatus", 0, None, status(code, "error"), stream_id=1)
     assert told(path, goodbye(media(said, later=3000))) == []
