@@ -59,6 +59,9 @@ class Judge(Protocol):
     def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]:
         """All that is measured and judged, the verdict included; asked only where somebody looks."""
 
+    def foresee(self, name: str, redacted: str) -> None:
+        """A stream that a state without secrets will call by its redacted name."""
+
     def client(self) -> Identified: ...
 
     def server(self) -> Identified: ...

@@ -19,6 +19,7 @@ from typing import Any
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
 _TOKEN_CHARS = 16
+_TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{_TOKEN_CHARS}}}")
 
 _NAMED_BY_FIRST_STRING = frozenset(
     "publish play play2 releaseStream FCPublish FCUnpublish FCSubscribe FCUnsubscribe deleteStream closeStream "
@@ -73,7 +74,7 @@ class Redactor:
         return self._key is None
 
     def token(self, secret: str) -> str:
-        if self._key is None or not secret or secret.startswith(PREFIX):
+        if self._key is None or not secret or (secret.startswith(PREFIX) and _TOKEN.fullmatch(secret)):
             return secret
         token = self._tokens.get(secret)
         if token is None:
@@ -115,7 +116,8 @@ class Redactor:
 
     def _word(self, word: str, known: set[str]) -> str:
         bare = word.rstrip(".:!?")
-        for candidate in (word, bare, *word.split("/"), *bare.split("/")):
+        plain = bare.partition("?")[0]
+        for candidate in (word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")):
             if candidate and self.token(candidate) in known:
                 return word.replace(candidate, self.token(candidate))
         return word

@@ -17,7 +17,9 @@ from rtmp_spark.forensics.tagged import fields, text
 
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
+_MOST_FORESEEN = 64
 _PIECES = re.compile(r"\w+|\W")
+_REDACTED = re.compile(r"key-[a-z2-7]{16}")  # a secret as tables and saved states call it
 _TELLING = frozenset("onMetaData @setDataFrame connect releaseStream publish play _result onStatus".split())
 _KINDS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
@@ -34,6 +36,7 @@ class HabitFold:
         self.server: Habits = {}
         self._words: dict[str, list[str]] = {"c2s": [], "s2c": []}
         self._packets: dict[str, bytes] = {}  # C1 and S1, while they are needed
+        self._foreseen: dict[str, tuple[str, int]] = {}  # names by what a saved state calls them
         self._name: tuple[str, int] | None = None  # of the stream, a credential: its hash, and of how many pieces it is
 
     def _of(self, direction: str) -> Habits:
@@ -106,12 +109,19 @@ class HabitFold:
         elif name == "releaseStream":
             self._learn("c2s", "release_id", _plain(fact.transaction_id))
         elif name in ("publish", "play"):
-            named = text(args[1]) if len(args) > 1 else None
-            self._name = (self._sealed(named), len(_PIECES.findall(named))) if named else None
+            named = _base(text(args[1]) or "") if len(args) > 1 else None
+            self._name = (self._foreseen.get(named) or self._known_by(named)) if named else None
             self._learn("c2s", f"{name}_csid", fact.csid)
             self._learn("c2s", f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
                 self._learn("c2s", "play_start", _plain(args[2]))
+
+    def _known_by(self, name: str) -> tuple[str, int]:
+        return self._sealed(name), len(_PIECES.findall(name))
+
+    def foresee(self, name: str, redacted: str) -> None:
+        if len(self._foreseen) < _MOST_FORESEEN:
+            self._foreseen.setdefault(_base(redacted), self._known_by(_base(name)))
 
     def _word(self, direction: str, word: str) -> None:
         words = self._words[direction]
@@ -127,14 +137,15 @@ class HabitFold:
 
     def state(self) -> list[Any]:
         packets = {direction: packet.hex() for direction, packet in self._packets.items()}
-        return [self.client, self.server, self._words, packets, self._name]
+        return [self.client, self.server, self._words, packets, self._name, list(self._foreseen.items())]
 
     def resume(self, state: list[Any]) -> None:
-        client, server, words, packets, name = state
+        client, server, words, packets, name, foreseen = state
         self.client, self.server = dict(client), dict(server)
         self._words = {d: list(known) for d, known in words.items()}
         self._packets = {direction: bytes.fromhex(packet) for direction, packet in packets.items()}
         self._name = None if name is None else (name[0], name[1])
+        self._foreseen = {redacted: (known[0], known[1]) for redacted, known in foreseen}
 
 
 # -- what commands teach, whoever sends them --------------------------------------------------------------------------
@@ -186,13 +197,18 @@ def _named(args: list[Any], habit: str, names: Sequence[str]) -> Taught:
 @lru_cache(256)  # a server says the same to all
 def _nameless(words: str, named: tuple[str, int] | None, sealed: Callable[[str], str]) -> str:
     """A server's words without the stream they are about."""
-    pieces = _PIECES.findall(words)
+    pieces = _PIECES.findall(_REDACTED.sub("*", words))
     if named is not None:
         name, length = named
         for start in range(len(pieces) - length, -1, -1):
             if sealed("".join(pieces[start : start + length])) == name:
                 pieces[start : start + length] = "*"
     return " ".join("*" if "/" in word or "?" in word else word for word in "".join(pieces).split())
+
+
+def _base(name: str) -> str:
+    """A stream name without its query, which is how others speak of it."""
+    return name.partition("?")[0]
 
 
 def _short(value: object) -> str:

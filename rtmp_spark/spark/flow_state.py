@@ -44,6 +44,7 @@ _FACTS = {
         facts_module.ControlFact,
         facts_module.FaultFact,
         facts_module.GapFact,
+        facts_module.LagFact,
         facts_module.ConflictFact,
         facts_module.HandshakeFact,
     )
@@ -141,20 +142,51 @@ def bases(conversation: Conversation) -> tuple[tuple[int, int], tuple[int, int],
 
 
 def _save(conversation: Conversation) -> dict[str, Any]:
+    harmless = _Harmless(conversation)
+    notable = [
+        [at, number, sequence, plain(harmless(fact))] for at, number, sequence, fact in sorted(conversation._notable)
+    ]
+    told = [None if d is None else _plain_facts(harmless.facts(d.facts)) for d in conversation.directions]
     return {
         **{name: getattr(conversation, name) for name in _PLAIN_SLOTS},
         "wrapping": conversation.wrapping_state(),
         "started": [None if start is None else list(start) for start in conversation._started],
         "held": [[_plain_item(item) for item in items] for items in conversation._held],
-        "directions": [None if d is None else [d.state(), _plain_facts(d.facts)] for d in conversation.directions],
+        "directions": [None if d is None else [d.state(), facts] for d, facts in zip(conversation.directions, told)],
         "session": conversation.session.state(),
         "judge": None if conversation._judge is None else conversation._judge.state(),
         "findings": conversation._findings.state(),
-        "notable": [[at, number, sequence, plain(fact)] for at, number, sequence, fact in conversation._notable],
+        "notable": notable,
         "media": plain(conversation._media),
         "media_at": conversation._media_at,
         "seconds": [seconds.state() for seconds in conversation.seconds],
     }
+
+
+class _Harmless:
+    """Facts that nobody looked at yet, without their secrets. Redacting them again later changes nothing; the judge,
+    who compares names with what servers say, is told of them now."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._redactor = conversation._settings.redactor
+        self._known = set(conversation.session.known_secrets)
+
+    def __call__(self, fact: Any) -> Any:
+        if not isinstance(fact, CommandFact) or self._redactor.keeps_secrets:
+            return fact
+        judge, name = self._conversation._judge, fact.args[1] if len(fact.args) > 1 else None
+        if judge is not None and fact.name in ("publish", "play") and isinstance(name, str):
+            judge.foresee(name, self._redactor.stream_name(name))
+        return fact._replace(args=self._redactor.arguments(fact.name, fact.args, self._known))
+
+    def facts(self, facts: Facts) -> Facts:
+        told = Facts()
+        for name in Facts.__slots__:
+            setattr(told, name, getattr(facts, name))
+        told.notable = [self(fact) for fact in facts.notable]
+        told.payloads = self._conversation._harmless(facts.payloads, facts.notable)
+        return told
 
 
 def _restore(saved: dict[str, Any], connection: Connection, settings: Settings, tunnels: Tunnels) -> Conversation:

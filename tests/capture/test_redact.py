@@ -18,6 +18,7 @@ def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
     assert "s3cret" not in one.token("s3cret")
     assert one.token(one.token("s3cret")) == one.token("s3cret")
     assert Redactor(None).token("s3cret") == "s3cret"
+    assert one.token("key-of-my-stream") != "key-of-my-stream", "what looks like a hash is none"
 
 
 def test_commands_lose_keys_tokens_and_passwords_only() -> None:
@@ -105,6 +106,8 @@ def test_a_name_behind_its_application_at_the_end_of_a_sentence() -> None:
     for text in ("Playing live/secret.", "Playing secret.", "live/secret is gone", "secret: gone"):
         assert "secret" not in redactor.text(text, known), text
     assert redactor.text("Playing live/other.", known) == "Playing live/other."
+    with_parameters = redactor.text("live/secret?token=abc is on.", known)
+    assert "secret" not in with_parameters and "abc" not in with_parameters
 
 
 def test_bytes_that_connections_share_are_secret_where_their_own_name_is_in_them() -> None:

@@ -205,3 +205,17 @@ def test_the_name_of_a_stream_is_in_no_habit_nor_in_the_state() -> None:
         assert fold.server["Publish.Start"] == "Stream '*' is now published."
         assert "secret" not in json.dumps(fold.state())
         assert hashlib.sha256(b"secret key").hexdigest() not in json.dumps(fold.state()), "which anybody could guess at"
+
+
+def test_a_name_is_none_whether_it_or_its_answer_was_saved_meanwhile() -> None:
+    redactor = Redactor(b"a key for tests")
+    for name in ("topsecret", "topsecret?k=1"):
+        words = f"topsecret is now published. See /live/{name}"
+        hidden, known = redactor.stream_name(name), {redactor.token("topsecret")}
+        for asked, answer in ((name, words), (hidden, words), (hidden, redactor.text(words, known))):
+            fold = HabitFold(redactor.sealed)
+            fold.foresee(name, hidden)
+            fold.command("c2s", command("publish", 5.0, None, asked, "live"))
+            status = {"code": "NetStream.Publish.Start", "description": answer}
+            fold.command("s2c", command("onStatus", 0.0, None, status))
+            assert fold.server["Publish.Start"] == "* is now published. See *"

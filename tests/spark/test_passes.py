@@ -4,13 +4,14 @@ ingests gives the rows of the sequential path."""
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ import rewrite
 from wrappings import Said, Tunnel, in_tls, over_tcp, said
 from wrappings import write as written
 
+from rtmp_spark.capture.facts import Notable
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.pcapng_writer import PcapngWriter
@@ -26,7 +28,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.apart import apart, at_home, of_parts
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode
-from rtmp_spark.spark.flow_state import STATE_VERSION
+from rtmp_spark.spark.flow_state import _FACTS, STATE_VERSION, state_of
 from rtmp_spark.spark.ledger import Superseded
 from rtmp_spark.spark.passes import bound, reason, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
@@ -254,6 +256,26 @@ def test_states_of_other_versions(sample_pcaps: Path, tmp_path: Path) -> None:
     assert tables.resumed == 0 and tables.outdated == [row["uid"]]
     assert [r["state_version"] for r in tables.rows["open_flows"]] == [STATE_VERSION]
     assert len(tables.rows["connections"]) == 2 and len({r["uid"] for r in tables.rows["messages"]}) == 2
+
+
+@pytest.mark.parametrize("at", [20, 28, 60])
+def test_a_saved_connection_holds_no_secret(sample_pcaps: Path, tmp_path: Path, at: int) -> None:
+    """Whatever was said and not looked at yet when the file ended: `publish` is, and later files know what it was."""
+    packets = rewrite.read(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap")
+    files = [written(tmp_path / "0.pcap", packets[:at]), written(tmp_path / "1.pcap", packets[at:])]
+    for keep, options in ((False, OPTIONS), (True, replace(OPTIONS, redact_key=None))):
+        tables = Tables(options)
+        tables.ingest(files[:1])
+        (row,) = tables.rows["open_flows"]
+        state = json.dumps(state_of(row["state"]))
+        assert "FCPublish" in state
+        assert ("abc123" in state, "d41" in state) == (keep, keep)
+        tables.ingest(files[1:])
+        assert difference(sequential(files, options), tables.rows) == ""
+
+
+def test_every_fact_survives() -> None:
+    assert set(_FACTS.values()) == set(get_args(Notable))
 
 
 def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:
