@@ -16,11 +16,12 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from .flv import AUDIO_FOURCC, VIDEO_FOURCC
-from .message import TYPE_NAMES
+from .message import ACKNOWLEDGEMENT, TYPE_NAMES
 
 COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 5000, 10000, 512, 1400)
 MAX_SIZE = 0xFFFFFF
@@ -39,6 +40,8 @@ ALONE_BITS = 26  # what the first header must say for itself when the chain leap
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
 ALIKE_BYTES = 1 << 15  # in which messages without any length are looked for
 SHORTEST_ALIKE = 8  # bytes; so close together anything comes again
+RECEIPT_BYTES = 5  # an Acknowledgement of fmt 3
+MOST_UNRECEIVED = 1 << 28  # bytes between two of them
 ALIKE_TIMES = 8  # how often such a message must come, or half as often up to a header with a length
 MAX_STEPS = 500  # headers looked at before an assumption about the size is given up, ...
 STEPS_PER_BYTE = 1 / 32  # and more in a larger window, ...
@@ -181,6 +184,9 @@ def find(
     anchors = [match.start() for match in _ANCHOR.finditer(buf, skip)]
     chain = _Chain(buf, anchors, dialect_absent, final)
     proof = _first_proof(chain, chunk_size, heads, first=not skip)
+    receipts = _all_receipts(buf if proof is None else buf[: proof[0]], proof is None)
+    if receipts is not None:
+        return receipts, chain.effort
     if proof is None or proof[0] > ALIKE_BYTES // 8:
         if final or proof is not None or len(buf) >= ALIKE_BYTES:
             before = buf[:ALIKE_BYTES] if proof is None else buf[: min(proof[0] + 1, ALIKE_BYTES)]
@@ -739,6 +745,19 @@ def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     if (step, pair) in dense or _marks_of_chunks(buf, first, step) or _repeats_itself(buf, first, step):
         return None
     return Sync(first, MAX_SIZE, step - 1, {pair[0] & 63: Head(step - 1, 8, 1)}, frozenset())
+
+
+def _all_receipts(buf: bytes, to_the_end: bool) -> Sync | None:
+    """A receiver that says nothing but how much it got: fmt 3 on csid 2 and a number that grows (RTMP 1.0 5.4.3)."""
+    phases = range(min(RECEIPT_BYTES, len(buf))) if to_the_end else (len(buf) % RECEIPT_BYTES,)
+    for first in phases:
+        marks = buf[first::RECEIPT_BYTES]
+        if len(marks) > ALIKE_TIMES // 2 and marks.count(0xC2) == len(marks):
+            starts = range(first + 1, len(buf) - RECEIPT_BYTES + 2, RECEIPT_BYTES)
+            numbers = [int.from_bytes(buf[at : at + 4], "big") for at in starts]
+            if all(0 < later - number < MOST_UNRECEIVED for number, later in pairwise(numbers)):
+                return Sync(first, MAX_SIZE, 4, {2: Head(4, ACKNOWLEDGEMENT, 0)}, frozenset())
+    return None
 
 
 def _marks_of_chunks(buf: bytes, first: int, step: int) -> bool:

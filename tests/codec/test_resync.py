@@ -176,6 +176,29 @@ def test_audio_that_is_all_fmt_3() -> None:
     assert {(event.length, event.type_id, event.csid) for event in found} == {(1025, 8, 4)}
 
 
+@pytest.mark.parametrize("cut", [0, 1, 4])
+@pytest.mark.parametrize("last", [b"", bytes.fromhex("43 000000 000022 14") + b"\x02\0\x0cdeleteStream" + bytes(19)])
+def test_a_player_that_only_acknowledges(cut: int, last: bytes) -> None:
+    """As librtmp does: its first Acknowledgement has a whole header, the others only their number."""
+    rng = random.Random(4)
+    numbers = [100_000]
+    for _ in range(60):
+        numbers.append(numbers[-1] + rng.randrange(1900, 2300))
+    data = b"".join(b"\xc2" + number.to_bytes(4, "big") for number in numbers)
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(data[cut:] + last) + decoder.receive_eof())
+    said = [int.from_bytes(m.payload, "big") for m in found if m.type_id == 3]
+    assert said == (numbers[1:] if cut else numbers)
+    assert len(found) == len(said) + bool(last)
+
+
+def test_numbers_that_do_not_grow_are_no_acknowledgements() -> None:
+    rng = random.Random(4)
+    data = b"".join(b"\xc2" + rng.randbytes(4) for _ in range(60))
+    decoder = RtmpDecoder(phase="midstream")
+    assert messages(decoder.receive_data(data) + decoder.receive_eof()) == []
+
+
 def picture(payload: bytes) -> bytes:
     return b"\x46" + struct.pack(">I", 40)[1:] + struct.pack(">I", len(payload))[1:] + b"\x09" + payload
 
