@@ -54,8 +54,8 @@ class Conversation:
     """One connection. Feed it items, ask it to `advance` after each window, and to `close` at its end."""
 
     __slots__ = (
-        "_at", "_findings", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
-        "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends",
+        "_at", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
+        "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends", "findings",
         "_named", "_tunnels", "refusal", "seconds", "service", "session", "shown", "uid", "wrapping",
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ class Conversation:
         self.session = Session(settings.redactor, settings.command_rows)
         self._judge = settings.judge(self.session) if settings.judge is not None else None
         self.session.judge = self._judge
-        self._findings = FindingFold()
+        self.findings = FindingFold()
         self._notable: list[tuple[int, int, int, Notable]] = []  # at, direction, sequence, fact
         self._media: list[list[Row]] = [[], []]
         self._media_at: list[list[int]] = [[], []]
@@ -478,13 +478,13 @@ class Conversation:
         del self._notable[:cut]
         self._fold_media(up_to)
         if self._judge is not None:
-            self._findings.extend(self._judge.advance(up_to))
+            self.findings.extend(self._judge.advance(up_to))
         for direction, rows in session.commands.items():
             if rows:
                 session.commands[direction] = []
                 self._emit(sink, "commands", direction, rows, 1)
         if session.found:
-            self._findings.extend(session.found)
+            self.findings.extend(session.found)
             session.found = []
         self._match_stream(sink)
 
@@ -594,7 +594,7 @@ class Conversation:
             if frame is None:  # about the connection as a whole
                 frame, ts_ns = self.connection.frame_first, self.connection.ts_first_ns
             ts = None if ts_ns is None else ts_ns // 1000
-            self._findings.add(Finding(note.code, note.detail, direction=direction, frame=frame, ts=ts))
+            self.findings.add(Finding(note.code, note.detail, direction=direction, frame=frame, ts=ts))
 
     def _finish_rows(self, sink: RowSink, ending: Ending) -> None:
         uid = self.uid or ""
@@ -605,16 +605,16 @@ class Conversation:
         cause = close_cause(ending, session)
         if self._judge is not None:
             cause = self._judge.close_cause(ending, cause)
-        self._findings.extend(end_findings(ending, session, cause))
+        self.findings.extend(end_findings(ending, session, cause))
         self._emit_seconds(sink, None)
         if self._judge is not None:
-            self._judge.end(ending, cause, self._findings)
+            self._judge.end(ending, cause, self.findings)
         settings = self._settings
         self._ask_for_show()
         if sink.wants("handshakes"):
             sink.add("handshakes", session.handshake_rows(uid))
-        sink.add_late("streams", [stream_row(self, settings, span, self._findings) for span in session.spans])
-        rows = [r for r in self._findings.rows(uid, settings.catalogue) if settings.in_time(r[11])]
+        sink.add_late("streams", [stream_row(self, settings, span, self.findings) for span in session.spans])
+        rows = [r for r in self.findings.rows(uid, settings.catalogue) if settings.in_time(r[11])]
         sink.add_late("endings", [ended(self, ending, cause)])
         if settings.hindsight is None:
             sink.add("findings", rows)

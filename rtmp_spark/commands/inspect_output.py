@@ -16,10 +16,10 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from rtmp_spark.capture.conversation import Conversation
-from rtmp_spark.capture.findings import lasting
+from rtmp_spark.capture.findings import Finding, lasting
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rows import Batch
-from rtmp_spark.codec.errors import LAYER
+from rtmp_spark.codec.errors import LAYER, Severity
 from rtmp_spark.codec.message import type_name
 from rtmp_spark.commands.harmless import harmless
 from rtmp_spark.commands.terminal import STYLES, Say, ends, printer
@@ -119,6 +119,7 @@ def print_table(batches: Iterable[Batch], out: TextIO) -> None:
 _SHOWN_CONNECTIONS = 12
 _SHOWN_COMMANDS = 16
 _SHOWN_FINDINGS = 12
+_SHOWN_TROUBLED = 8
 _VERDICTS = {"ok": "green", "degraded": "yellow", "failed": "bold red", "no_media": "yellow", "unknown": "dim"}
 _RANK = {"error": 0, "warning": 1, "info": 2}
 
@@ -126,7 +127,8 @@ _RANK = {"error": 0, "warning": 1, "info": 2}
 class Screen:
     """What a person wants to read about a recording, collected from its tables and connections.
 
-    Only the earliest connections are shown one by one, so only theirs become rows.
+    Only the earliest connections are shown one by one, so only theirs become rows; of the others, those with errors are
+    named.
     """
 
     def __init__(self) -> None:
@@ -134,6 +136,8 @@ class Screen:
         self._first: list[tuple[int, str]] = []  # time and uid
         self._kept: dict[str, Conversation] = {}
         self._messages = 0
+        self._troubled: list[tuple[int, str, str]] = []  # of the others: time, uid, the first error
+        self._troubles = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         self._batches[table].append(batch)
@@ -150,6 +154,12 @@ class Screen:
         self._messages += sum(d.messages_seen for d in conversation.directions if d is not None)
         if conversation.shown:
             self._kept[conversation.uid or ""] = conversation
+            return
+        if Severity.ERROR in conversation.findings.severities():
+            errors = [f for f in conversation.findings.first_ones() if f.severity is Severity.ERROR]
+            self._troubles += 1
+            insort(self._troubled, (conversation.connection.ts_first_ns or 0, conversation.uid or "", _first(errors)))
+            del self._troubled[_SHOWN_TROUBLED:]
 
     def _rows(self, table: str, uids: set[str | None] | None = None) -> list[dict[str, Any]]:
         """Rows of a table, all or those of some connections."""
@@ -195,8 +205,7 @@ class Screen:
             )
         say()
         if recording.connections > len(connections):
-            later = recording.connections - len(connections)
-            say(f"... and {later} later ones: `rtmp-spark check` has the findings of all, `report` the verdicts")
+            self._later(say, recording.connections - len(connections))
             say()
         published = {(row["app"], row["name"]) for row in streams if row["role"] == "publish"}
         played = {(row["app"], row["name"]) for row in streams if row["role"] == "play" and row["media_bytes"]}
@@ -204,6 +213,14 @@ class Screen:
             say("Which frames of a publisher reached its players, and how late: --table deliveries", "dim")
             say()
         say(self._tally(recording), "bold")
+
+    def _later(self, say: Say, count: int) -> None:
+        bad = f", {self._troubles} of them with errors" if self._troubles else ""
+        say(f"... and {count} later ones{bad}: `rtmp-spark check` has the findings of all, `report` the verdicts")
+        for _, uid, error in self._troubled:
+            say(f"{uid}  {error}", STYLES["error"], 2)
+        if self._troubled:
+            say("--uid UID shows one of them", "dim", 2)
 
     def _tally(self, recording: Recording) -> str:
         others = sum(n for why, n in recording.refusals.items() if why != "filtered")
@@ -313,6 +330,11 @@ class Screen:
             STYLES[row["severity"]],
             2,
         )
+
+
+def _first(errors: Sequence[Finding]) -> str:
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return f"{errors[0].code.value}{more}: {errors[0].detail}"
 
 
 def _stream_line(row: dict[str, Any]) -> str:

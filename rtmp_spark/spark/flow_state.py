@@ -155,7 +155,7 @@ def _save(conversation: Conversation) -> dict[str, Any]:
         "directions": [None if d is None else [d.state(), facts] for d, facts in zip(conversation.directions, told)],
         "session": conversation.session.state(),
         "judge": None if conversation._judge is None else conversation._judge.state(),
-        "findings": conversation._findings.state(),
+        "findings": conversation.findings.state(),
         "notable": notable,
         "media": plain(conversation._media),
         "media_at": conversation._media_at,
@@ -209,7 +209,7 @@ def _restore(saved: dict[str, Any], connection: Connection, settings: Settings, 
     conversation._judge = conversation.session.judge
     if conversation._judge is not None and saved["judge"] is not None:
         conversation._judge.resume(saved["judge"])
-    conversation._findings = FindingFold.resume(saved["findings"])
+    conversation.findings = FindingFold.resume(saved["findings"])
     conversation._notable = [(at, number, sequence, made(fact)) for at, number, sequence, fact in saved["notable"]]
     conversation._media = made(saved["media"])
     conversation._media_at = saved["media_at"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,27 @@ def test_the_screen_tells_the_story(sample_pcaps: Path, capsys: pytest.CaptureFi
     assert main(["inspect", str(sample_pcaps / PUBLISH), "--table", "controls"]) == 0
     header, *rest = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["uid", "direction", "msg_no", "ts"] and len(rest) == 4
+
+
+def test_trouble_behind_the_connections_that_are_shown_is_named(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = rewrite.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    denied = rewrite.read(sample_pcaps / "denied_and_unknown_app.pcap")
+    early = denied[0].ts_ns - 3600 * 10**9 - quiet[0].ts_ns
+    packets = [
+        replace(p, ts_ns=p.ts_ns + early, src=p.src.replace("127.", f"{n}."), dst=p.dst.replace("127.", f"{n}."))
+        for n in range(1, 13)
+        for p in quiet
+    ]
+    both = _written(tmp_path / "both.pcap", rewrite.pcap(rewrite.build(packets + denied)))
+    assert main(["inspect", str(both)]) == 0
+    told = capsys.readouterr().out
+    assert "... and 4 later ones, 2 of them with errors: " in told
+    wrong = [row for row in lines(capsys, both, "--table", "findings") if row["severity"] == "error"]
+    assert len(wrong) == 2
+    for row in wrong:
+        assert f"{row['uid']}  {row['rule_id']}: " in told
 
 
 @pytest.mark.parametrize(
