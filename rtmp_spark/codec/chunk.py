@@ -30,8 +30,10 @@ from .message import (
 from .resync import (
     COMMON_SIZES,
     HEADER_BYTES,
+    Head,
     believable_size,
     continuation,
+    cuts_ahead,
     is_strong,
     looks_like_start,
     orphan_end,
@@ -46,6 +48,7 @@ LONGEST_CONTROL = 64  # above this a control message is taken for noise until th
 CONFIRM_BYTES = 65536  # how far a doubtful header may reach before it is given up
 STALE_BITS = 20  # of proof that a header from before a loss still holds
 SETTLE_BYTES = 1 << 20  # the longest message that is held back to see whether a new chunk size is used
+SIZE_AHEAD = 1 << 15  # bytes in which a second message must show a chunk size
 SHORT_STREAMS = 8  # more csids >= 64 at a time has nobody who writes them wrong
 REPEAT_MS = 1000  # an fmt 0 time up to this is read as the delta of a following fmt 3
 WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
@@ -908,6 +911,10 @@ class Dechunker:
             best_size = next(
                 (size for size in COMMON_SIZES if floor <= size < length and is_strong(buf, data + size)), 0
             )
+        if not best_size and uncut <= 0 and ext is None:
+            best_size = self._size_ahead(buf, data + length, mark_bytes, length, sizes, end, final)
+            if best_size < 0:
+                return -1
         if best_size:
             self.chunk_size, self.size_floor = best_size, 0
         elif uncut > 0:
@@ -918,6 +925,25 @@ class Dechunker:
         else:
             return self._lose("a message that ends nowhere, cut or not")
         return 1
+
+    def _size_ahead(
+        self, buf: bytes, uncut: int, mark_bytes: int, length: int, sizes: list[int], end: int, final: bool
+    ) -> int:
+        """A size that nobody uses, and one message that is cut once or twice: do the next ones show the same?"""
+        stops = {size: uncut + mark_bytes * ((length - 1) // size) for size in sizes}
+        stops = {size: stop for size, stop in stops.items() if is_strong(buf, stop)}
+        if not stops:
+            return 0
+        if end < uncut + SIZE_AHEAD and not final:
+            return self._wait(uncut + SIZE_AHEAD)
+        heads = {
+            cs.csid: Head(cs.length, cs.type_id, cs.stream_id)
+            for cs in self.streams.values()
+            if not cs.stale and cs.length >= 0
+        }
+        seen = {size: cuts_ahead(buf, stop, size, heads) for size, stop in stops.items()}
+        best = max(seen, key=lambda size: seen[size])
+        return best if seen[best] > 1 and list(seen.values()).count(seen[best]) == 1 else 0
 
     # -- time ------------------------------------------------------------------------------------------------
 

@@ -161,6 +161,30 @@ def split_sizes(buf: bytes, data: int, mark: bytes, length: int, floor: int, ext
     return sizes
 
 
+def cuts_ahead(buf: bytes, pos: int, size: int, heads: dict[int, Head]) -> int:
+    """How many continuations stand where `size` puts them in the messages from `pos` on; -1 when one does not."""
+    heads = dict(heads)
+    cuts = 0
+    for _ in range(INTERLEAVE_STEPS):
+        header = _header(buf, pos, heads)
+        if header is None or header.length < 0 or header.ext is not None:
+            break
+        inside = payload_bits(header.type_id, header.length, buf[header.data : header.data + 24])
+        if _header_bits(header, heads) < 0 or inside < 0:
+            return -1
+        heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
+        mark = continuation(buf, pos)
+        stop = header.data + header.length + max(header.length - 1, 0) // size * len(mark)
+        for at in range(header.data + size, stop, size + len(mark)):
+            if at + len(mark) > len(buf):
+                return cuts
+            if not buf.startswith(mark, at):
+                return -1
+            cuts += 1
+        pos = stop
+    return cuts
+
+
 def believable_size(size: int, cuts: int, bits: int) -> bool:
     """One byte may happen to look like a mark: a size that nobody uses wants more proof than a common one."""
     if size in COMMON_SIZES:

@@ -349,8 +349,8 @@ def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch
     assert looks < 20 * len(csids)
 
 
-def with_long_csids(stream: Stream, audio: int, video: int, form: int, chunk_size: int) -> Stream:
-    """Its audio and video one message after the other, on csids that take two or three bytes (RTMP 1.0 5.3.1.1)."""
+def with_csids(stream: Stream, audio: int, video: int, form: int, chunk_size: int) -> Stream:
+    """Its audio and video one message after the other, their csids in so many bytes (RTMP 1.0 5.3.1.1)."""
     wire = bytearray(stream.data[:HANDSHAKE]) + b"\x02\0\0\0\0\0\x04\x01\0\0\0\0" + chunk_size.to_bytes(4, "big")
     times: dict[int, int] = {}
     for message in stream.messages:
@@ -367,10 +367,24 @@ def with_long_csids(stream: Stream, audio: int, video: int, form: int, chunk_siz
     return Stream(f"{stream.name} on {audio} and {video}", bytes(wire), read_chunks(bytes(wire)))
 
 
+def test_a_size_that_nobody_uses_is_shown_by_several_messages_together() -> None:
+    """Each is cut once or twice, at one of some bytes that look like a continuation."""
+    plain = stream("ffmpeg_publish_bframes")
+    rewritten = with_csids(plain, 4, 6, 1, 1000)
+    assert max(len(message.payload) for message in rewritten.messages[20:100]) < 4000
+    missed = 0
+    for message in rewritten.messages[5:100:5]:
+        loss = Loss(message.start, message.start, joined=True)
+        outcome = judge(rewritten, loss, decode(rewritten, loss))
+        assert outcome.invented == 0
+        missed += outcome.untouched - outcome.found
+    assert missed < 10
+
+
 @pytest.mark.parametrize("chunk_size", [200, 4096])
 @pytest.mark.parametrize(("audio", "video", "form"), [(70, 80, 2), (70, 80, 3), (400, 500, 3)])
 def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: int, form: int, chunk_size: int) -> None:
-    rewritten = with_long_csids(stream("ffmpeg_publish_bframes"), audio, video, form, chunk_size)
+    rewritten = with_csids(stream("ffmpeg_publish_bframes"), audio, video, form, chunk_size)
     sent = {message.payload for message in rewritten.messages}
     assert any(len(message.payload) > 4096 for message in rewritten.messages[20:])
     for message in rewritten.messages[5::20]:
