@@ -23,6 +23,7 @@ from rtmp_spark import __version__, cli
 from rtmp_spark.codec.errors import CaptureError, EncodeError, UserError, ViolationCode
 from rtmp_spark.commands import doctor
 from rtmp_spark.commands.output_file import whole_file
+from rtmp_spark.commands.quantities import size
 from rtmp_spark.commands.recording_options import parse_host, parse_time
 
 COMMANDS = Path(cli.__file__).parent / "commands"
@@ -128,6 +129,30 @@ def test_what_no_connection_can_have_is_wrong_usage(words: tuple[str, str], caps
     for command in (["inspect", SAMPLE], ["ingest", SAMPLE, "--lake", "none"]):
         assert cli.main([*command, *words]) == 2
         assert f"{words[1]!r} is no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "play rtmp://127.0.0.1:1/live/x -o x.flv --duration -1",
+        "play rtmp://127.0.0.1:1/live/x -o x.flv --duration nan",
+        "tap --to 127.0.0.1:1 -o x.pcap --delay -1",
+        "tap --to 127.0.0.1:1 -o x.pcap --piece -1",
+        "tap --to 127.0.0.1:1 -o x.pcap --rate inf",
+        "tap --to 127.0.0.1:1 -o x.pcap --rotate 0",
+        "relay --max-connections -1",
+        "relay --tap-rotate 5X",
+        "ingest x.pcap --lake none --split-size 0",
+        "ingest x.pcap --lake none --settle -1",
+    ],
+)
+def test_a_quantity_that_cannot_be_is_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words.split()) == 2
+    assert f"{words.split()[-1]!r} is no" in capsys.readouterr().err
+
+
+def test_sizes_are_written_in_many_ways() -> None:
+    assert [size(text) for text in ("7", "64MB", "300k", "1.5KiB", "2G")] == [7, 64 << 20, 300 << 10, 1536, 2 << 30]
 
 
 def test_an_address_may_be_written_in_every_way(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:

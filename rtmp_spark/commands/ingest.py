@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.harmless import harmless
+from rtmp_spark.commands.quantities import amount, size
 from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_host, parse_port, parse_time
 
 if TYPE_CHECKING:
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
 SMALL_BYTES = 8 << 30  # up to here Java's slow compiler takes more time than its better code gives back
-_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-
-
-def parse_size(text: str) -> int:
-    """64MB, 300KB, 1048576: a number of bytes."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?i?B?)", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 64MB")
-    unit = found[2].upper().replace("I", "")
-    unit = unit if not unit or unit.endswith("B") else unit + "B"
-    return int(float(found[1]) * _UNITS[unit])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_keylog_argument(parser)
     parser.add_argument(
         "--split-size",
-        type=parse_size,
+        type=size,
         default=64 << 20,
         metavar="SIZE",
         help="cut captures into byte ranges of this size (64MB)",
@@ -68,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--settle",
-        type=float,
+        type=amount,
         default=10.0,
         metavar="S",
         help="with --follow: a file unchanged for so many seconds is closed (10)",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.quantities import amount
 from rtmp_spark.commands.tls_options import add_client_arguments, client_context
 
 
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE.flv", help="where to write what is played"
     )
-    parser.add_argument("--duration", type=float, metavar="S", help="stop after this many seconds")
+    parser.add_argument("--duration", type=amount, metavar="S", help="stop after this many seconds")
     parser.add_argument(
         "--handshake", choices=("plain", "digest0", "digest1"), default="digest1", help="default %(default)s"
     )

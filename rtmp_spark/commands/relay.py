@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.harmless import harmless
+from rtmp_spark.commands.quantities import count, size
 from rtmp_spark.commands.server_log import log_to_terminal
 from rtmp_spark.commands.tls_options import add_keylog_output, log_secrets
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default="127.0.0.1:1935", metavar="HOST:PORT", help="default %(default)s")
     parser.add_argument("--record", type=Path, metavar="DIR", help="record every stream as FLV in this directory")
     parser.add_argument("--tap", type=Path, metavar="FILE.pcap", help="write every byte of every connection as a pcap")
-    parser.add_argument("--tap-rotate", type=_size, metavar="SIZE", help="begin another tap file after 100k, 50M, 2G")
+    parser.add_argument("--tap-rotate", type=size, metavar="SIZE", help="begin another tap file after 100k, 50M, 2G")
     parser.add_argument("--chunk-size", type=int, default=4096, metavar="N", help="that we send with (%(default)s)")
     parser.add_argument(
         "--window", type=int, default=2_500_000, metavar="N", help="acknowledgement window (%(default)s)"
@@ -31,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--publish-key", action="append", default=[], metavar="KEY", help="publishers need name?key=KEY"
     )
     parser.add_argument("--play-key", action="append", default=[], metavar="KEY", help="players need name?key=KEY")
-    parser.add_argument("--max-connections", type=int, default=1000, metavar="N", help="default %(default)s")
-    parser.add_argument("--max-players", type=int, default=0, metavar="N", help="per stream; 0 is no limit (default)")
+    parser.add_argument("--max-connections", type=count, default=1000, metavar="N", help="default %(default)s")
+    parser.add_argument("--max-players", type=count, default=0, metavar="N", help="per stream; 0 is no limit (default)")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="speak RTMPS with this certificate")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="and this private key")
     add_keylog_output(parser)
@@ -41,16 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="default %(default)s"
     )
-
-
-def _size(text: str) -> int:
-    number, unit = text.rstrip("bB"), 1
-    if number and number[-1].lower() in "kmg":
-        unit = 1 << 10 * ("kmg".index(number[-1].lower()) + 1)
-        number = number[:-1]
-    if not number.isdigit() or int(number) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 50M, for example")
-    return int(number) * unit
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.relay import _size as size
+from rtmp_spark.commands.quantities import amount, count, size
 from rtmp_spark.commands.server_log import log_to_terminal
 
 
@@ -18,12 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.pcap", help="where to record")
     parser.add_argument("--rotate", type=size, metavar="SIZE", help="begin another file after 100k, 50M, 2G")
     weather = parser.add_argument_group("a bad network, on purpose")
-    weather.add_argument("--delay", type=float, default=0.0, metavar="S", help="hold everything back this long")
-    weather.add_argument("--piece", type=int, default=0, metavar="N", help="forward in writes of N bytes")
-    weather.add_argument("--rate", type=float, default=0.0, metavar="B", help="at most B bytes a second")
-    weather.add_argument("--stall-after", type=int, default=0, metavar="N", help="pause once after N bytes")
-    weather.add_argument("--stall", type=float, default=2.0, metavar="S", help="for this long (%(default)s)")
-    weather.add_argument("--cut-after", type=int, default=0, metavar="N", help="reset the connection after N bytes")
+    weather.add_argument("--delay", type=amount, default=0.0, metavar="S", help="hold everything back this long")
+    weather.add_argument("--piece", type=count, default=0, metavar="N", help="forward in writes of N bytes")
+    weather.add_argument("--rate", type=amount, default=0.0, metavar="B", help="at most B bytes a second")
+    weather.add_argument("--stall-after", type=count, default=0, metavar="N", help="pause once after N bytes")
+    weather.add_argument("--stall", type=amount, default=2.0, metavar="S", help="for this long (%(default)s)")
+    weather.add_argument("--cut-after", type=count, default=0, metavar="N", help="reset the connection after N bytes")
 
 
 def run(args: argparse.Namespace) -> int:
