@@ -251,10 +251,12 @@ class Judge:
         self._take_back(findings, ending)
 
     def _take_back_what_nobody_awaited(self, findings: FindingFold, ending: Any) -> None:
-        """A message that was begun after its receiver had closed: what cuts it is that close."""
+        """A message that was begun after its receiver had closed, by the times or because it was never acknowledged
+        (there may be two clocks): what cuts it is that close."""
         for cut in [f for f in findings.first_ones() if f.code is ViolationCode.MSG_TRUNCATED]:
             closed = ending.streams["s2c" if cut.direction == "c2s" else "c2s"].fin_ts_ns
-            if closed and cut.ts is not None and cut.ts * 1000 >= closed:
+            late = cut.ts is not None and closed and cut.ts * 1000 >= closed
+            if late or (closed and ending.streams[cut.direction].unacked_bytes):
                 findings.drop(cut.code, cut.direction)
 
     def _take_back(self, findings: FindingFold, ending: Any) -> None:

@@ -135,3 +135,15 @@ def test_a_goodbye_that_the_close_of_the_other_cuts_is_no_finding(tmp_path: Path
     talk.say(0, bytes.fromhex("03 000000 000022 14 00000000")).talk.add(1, RST if closed_first else FIN | ACK)
     found = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
     assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) != closed_first
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_goodbye_that_the_other_had_not_heard_when_it_closed(tmp_path: Path, heard: bool) -> None:
+    """By the clock of another tap the close comes after it."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, None, {})
+    before = talk.talk.seq[0]
+    talk.talk.say(0, bytes.fromhex("03 000000 000022 14 00000000"), ack=heard)
+    talk.wait(0.05).talk.add(1, FIN | ACK, ack=None if heard else before)
+    talk.talk.add(1, RST)
+    found = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
+    assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) == heard
