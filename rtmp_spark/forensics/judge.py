@@ -180,9 +180,6 @@ class Judge:
     def _fault(self, direction: str, fact: FaultFact) -> None:
         if fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:
             self._omitted.setdefault(direction, [fact.msg_no, fact.frame, fact.ts])
-        elif fact.code is ViolationCode.CHUNK_RESYNC:
-            for measure in self._measures(direction):
-                measure.skip()
         elif fact.code in _SPOILS_TIME and fact.msg_no is not None:
             for measure in self._measures(direction):
                 measure.excuse(fact.msg_no)

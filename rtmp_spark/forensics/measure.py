@@ -102,10 +102,6 @@ class StreamMeasure:
 
     def gap(self) -> None:
         self.gaps += 1
-        self.skip()
-
-    def skip(self) -> None:
-        """Bytes were lost or passed over, and perhaps frames with them."""
         if self.first_is_key is None:
             self.start_known = False
         self.interrupt()
