@@ -292,6 +292,8 @@ class Connection:
             low = stream.next_offset if acked is None else min(stream.next_offset, acked)
             high = max(stream.top, stream.next_offset, acked or 0) + max(other.window, _LEAST_WINDOW)
             acceptable = low <= offset <= high
+            if acceptable and not flags & ACK:
+                self.acknowledge(stream, seq)  # it is what the other acknowledged last (RFC 9293 3.10.7.1)
         elif flags & ACK and other.synced and other.base is not None:
             # The refusal of a SYN: its own sequence number is 0 and says nothing (RFC 9293 3.5.2).
             acceptable = abs(distance(ack, other.base + other.next_offset)) <= _LEAST_WINDOW

@@ -32,6 +32,7 @@ _STATE_HEAD = struct.Struct(">3sBI")
 SEARCH_WINDOWS = (2048, 8192, 32768, 131072, 524288, 2097152)  # tried in turn, so that cuts of the input do not matter
 SEARCH_KEEP = 131072  # of a window without a boundary
 BRIDGE_BYTES = 1 << 21
+HEAD_BYTES = 64  # of a message, at most, tell what it is: what lies behind a gap must not be read as these
 FREE_EFFORT = 50_000  # steps of searching, each some microseconds; beyond them searching must not cost more
 EFFORT_PER_BYTE = 1 / 8  # than in proportion to what arrives, whatever the bytes are
 EFFORT_PER_GAP = 200  # each is at least a packet
@@ -359,6 +360,8 @@ class RtmpDecoder:
         cut_short = final and stop > len(buf) and not cs.stale
         if marks_right and (ok or cut_short):
             self.phase = "chunks"
+            if len(cs.payload) < HEAD_BYTES:
+                pieces.clear()
             cs.payload += pieces
             cs.stale = False
             chunks.held += len(pieces)

@@ -109,6 +109,18 @@ def test_an_answer_that_was_lost_is_not_late(tmp_path: Path) -> None:
     assert "TCP_GAP" in codes(rows) and "CMD_NO_RESPONSE" not in codes(rows)
 
 
+def test_bytes_that_only_a_reset_tells_of_are_a_gap(tmp_path: Path) -> None:
+    """A reset that answers a segment has its acknowledgement for a number."""
+    talk = audio(publishing(RtmpTalk()))
+    talk.say(0, bytes.fromhex("06 000000 000400 09 01000000"))
+    talk.talk.seq[0] += 3000
+    talk.talk.add(0, RST, ack=0)
+    rows = decode(talk.write(tmp_path / "a.pcap"))
+    (gap,) = [row for row in rows["findings"] if row["rule_id"] == "TCP_GAP"]
+    assert (gap["direction"], gap["at_fault"]) == ("c2s", "capture") and gap["detail"].startswith("3000 bytes")
+    assert "MSG_TRUNCATED" not in codes(rows)
+
+
 def test_silence_after_a_command_is_told(tmp_path: Path) -> None:
     talk = connected(RtmpTalk()).command(0, "createStream", 2, None).wait(6).bye()
     rows = decode(talk.write(tmp_path / "a.pcap"))

@@ -124,6 +124,16 @@ def test_a_gap_inside_a_message_costs_only_that_message() -> None:
     assert not any(event.inferred for event in messages(events))
 
 
+def test_a_gap_in_the_first_bytes_of_a_message_does_not_make_others_its_first() -> None:
+    publish = stream("ffmpeg_publish_h264_aac ")
+    whole = max((m for m in publish.messages if len(m.payload) <= 4096), key=lambda m: len(m.payload))
+    first = whole.end - len(whole.payload)
+    events = decode(publish, Loss(first + 3, first + 40, False))
+    (damaged,) = [event for event in messages(events) if event.status == GAP]
+    assert (damaged.start, damaged.end, damaged.length) == (whole.start, whole.end, len(whole.payload))
+    assert (damaged.payload, damaged.missing_bytes) == (whole.payload[:3], len(whole.payload) - 3)
+
+
 def test_a_gap_over_a_boundary_is_resynchronised_and_says_so() -> None:
     publish = stream("ffmpeg_publish_h264_aac ")
     touched = publish.messages[100]
