@@ -1071,8 +1071,9 @@ class Dechunker:
     def _finish(self, cs: ChunkStream, stop: int, out: list[Event]) -> None:
         self.close_partial(cs, COMPLETE if len(cs.payload) == cs.length else TRUNCATED, stop, out)
 
-    def close_partial(self, cs: ChunkStream, status: str, stop: int, out: list[Event]) -> None:
-        """Report what arrived of a message and forget it. What nobody could confirm is none."""
+    def close_partial(self, cs: ChunkStream, status: str, stop: int, out: list[Event], unread: int = 0) -> None:
+        """Report what arrived of a message, `unread` bytes beside its payload, and forget it. What nobody could confirm
+        is none."""
         payload = bytes(cs.payload)
         self.held -= len(payload)
         self.announced -= cs.length
@@ -1084,7 +1085,7 @@ class Dechunker:
             arrived = cs.start + HEADER_BYTES[cs.fmt] + cs.chunks + len(payload)
             out.append(Skipped(cs.start, min(stop, arrived), "a message whose length may have changed in a loss"))
             return
-        self._emit(cs, stop, status, cs.length - len(payload), payload, out)
+        self._emit(cs, stop, status, cs.length - len(payload) - unread, payload, out)
 
     def _give_up(self, cs: ChunkStream, offset: int, out: list[Event]) -> None:
         if self.inferred:  # more likely ours than the sender's fault

@@ -360,12 +360,13 @@ class RtmpDecoder:
         cut_short = final and stop > len(buf) and not cs.stale
         if marks_right and (ok or cut_short):
             self.phase = "chunks"
-            if len(cs.payload) < HEAD_BYTES:
-                pieces.clear()
-            cs.payload += pieces
             cs.stale = False
-            chunks.held += len(pieces)
             stop = min(stop, len(buf))
+            if len(cs.payload) < HEAD_BYTES:
+                chunks.close_partial(cs, GAP, self._base + stop, out, unread=len(pieces))
+                return stop, False
+            cs.payload += pieces
+            chunks.held += len(pieces)
             chunks.close_partial(cs, GAP, self._base + stop, out)
             return stop, False
         self._give_up_partials(out)
