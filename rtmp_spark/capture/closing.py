@@ -155,8 +155,11 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
 def _reset(ending: Ending, session: Session) -> list[Finding]:
     if ending.close_kind != "rst" or session.torn_down or _refused(ending, session):
         return []
-    if session.gaps["c2s"] or session.gaps["s2c"] or not (ending.recorded("c2s") and ending.recorded("s2c")):
+    lost = max((ts for d, ts in session.gap_ts.items() if session.gaps[d]), default=None)
+    if lost is not None and ending.ts_end - lost < _GOODBYE_US:
         return []  # a goodbye may be among what is missing
+    if not (ending.recorded("c2s") and ending.recorded("s2c")):
+        return []
     if ending.midstream and ending.ts_end - ending.ts_start < _GOODBYE_US:
         return []  # or before the recording
     direction = "c2s" if ending.closed_by == CLIENT else "s2c"
@@ -216,10 +219,9 @@ def _unanswered_handshake(ending: Ending, told: Finding) -> Finding:
     waited = ending.ts_end - (told.ts or ending.ts_start)
     if not ending.recorded("s2c"):
         return told._replace(at_fault=None)
-    if ending.closed_by == CLIENT and waited <= RESPONSE_LIMIT_US:
-        return told._replace(at_fault=CLIENT)
     detail = f"C0 and C1 got no whole answer; the {ending.closed_by} closed {lasting(waited)} later"
-    return told._replace(detail=detail, at_fault=SERVER)
+    hasty = ending.closed_by == CLIENT and waited <= RESPONSE_LIMIT_US  # who knows whether it would have come
+    return told._replace(detail=detail, at_fault=None if hasty else SERVER)
 
 
 def _unanswered(ending: Ending, session: Session, cause: str) -> list[Finding]:

@@ -105,7 +105,7 @@ class Session:
         self.refused: int | None = None  # time of the last refusal
         self.torn_down: dict[str, int] = {}  # direction -> time of the last goodbye
         self.gaps = {"c2s": 0, "s2c": 0}
-        self._gap_ts = {"c2s": 0, "s2c": 0}  # when the last was known
+        self.gap_ts = {"c2s": 0, "s2c": 0}  # when the last was known
         self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
         self._data_no = -1  # the server's last data message; its faults follow it
         self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
@@ -251,7 +251,7 @@ class Session:
 
     def _gap(self, direction: str, fact: GapFact) -> None:
         self.gaps[direction] += 1
-        self._gap_ts[direction] = fact.ts
+        self.gap_ts[direction] = fact.ts
         if fact.cut:
             return  # CAPTURE_SNAPLEN tells it once for the file
         lost_by = CAPTURE if fact.acked else NETWORK
@@ -422,7 +422,7 @@ class Session:
             self._late(fact, asked)
 
     def _late(self, fact: CommandFact, asked: list[Any]) -> None:
-        lost = self._gap_ts["s2c"] >= asked[1]  # perhaps an earlier answer
+        lost = self.gap_ts["s2c"] >= asked[1]  # perhaps an earlier answer
         if fact.ts - asked[1] > RESPONSE_LIMIT_US and not lost:
             self._no_response(asked, f"{asked[2]} was answered after {(fact.ts - asked[1]) / 1e6:.1f} s")
 
@@ -502,7 +502,7 @@ class Session:
             "refused": self.refused,
             "torn_down": self.torn_down,
             "gaps": self.gaps,
-            "gap_ts": self._gap_ts,
+            "gap_ts": self.gap_ts,
             "faults": self.faults,
         }  # fmt: skip
 
@@ -535,7 +535,7 @@ class Session:
         session.refused = state["refused"]
         session.torn_down = dict(state["torn_down"])
         session.gaps = dict(state["gaps"])
-        session._gap_ts = dict(state["gap_ts"])
+        session.gap_ts = dict(state["gap_ts"])
         session.faults = dict(state["faults"])
         return session
 

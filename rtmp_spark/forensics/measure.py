@@ -392,7 +392,7 @@ class StreamMeasure:
         measure.first_coded, measure.first_is_key, origin = state["first"]
         measure.origin = None if origin is None else (origin[0], origin[1])
         measure.asked = list(state["asked"])
-        measure._lagging = set(state.get("lagging", ()))
+        measure._lagging = set(state["lagging"])
         measure._last_ts, measure._suspended, measure._crossed, measure._excused, measure._pauses = state["last"]
         measure.found = [Finding.from_plain(finding) for finding in state["found"]]
         return measure

@@ -7,6 +7,7 @@ holds, so where packets are few, those of several stretches become one window.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -25,10 +26,10 @@ def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> I
     """The records at these places, which ascend; what lies between is skipped where that pays."""
     held: list[PacketBlock] = []
     size = 0
-    for first, until in _stretches(offsets):
-        block = _read(file, header, offsets[first:until], frames[first:until])
+    for first, until, data in _read_ahead(file, header, offsets):
+        block = _block(data, header, offsets[first:until], frames[first:until])
         wanted = int(block.caplen.sum())
-        full = 5 * wanted > int(block.start[-1] - block.start[0])
+        full = wanted > NEAR_BYTES and 5 * wanted > int(block.start[-1] - block.start[0])
         if held and (full or size + wanted > WINDOW_BYTES):
             yield _joined(held)
             held, size = [], 0
@@ -52,17 +53,34 @@ def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
             first = until
 
 
-def _read(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
-    base = int(offsets[0])
-    file.seek(base)
-    at = offsets - base
-    last = int(at[-1]) + header.record_header_bytes
-    data = file.read(last + LIKELY_PACKET + len(PADDING))
+def _read_ahead(file: BinaryIO, header: PcapHeader, offsets: Ints) -> Iterator[tuple[int, int, bytes]]:
+    """Stretches with their bytes; the next is on its way while one is decoded."""
+    with ThreadPoolExecutor(1) as reader:
+        coming: tuple[int, int, Future[bytes]] | None = None
+        for first, until in _stretches(offsets):
+            reading = reader.submit(_read, file, header, int(offsets[first]), int(offsets[until - 1]))
+            if coming is not None:
+                yield coming[0], coming[1], coming[2].result()
+            coming = first, until, reading
+        if coming is not None:
+            yield coming[0], coming[1], coming[2].result()
+
+
+def _read(file: BinaryIO, header: PcapHeader, first: int, last: int) -> bytes:
+    """From one record to another, whole and padded."""
+    file.seek(first)
+    body = last - first + header.record_header_bytes
+    data = file.read(body + LIKELY_PACKET + len(PADDING))
     order = "little" if header.byte_order == "<" else "big"
-    caplen_at = int(at[-1]) + 8
-    needed = last + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]
+    caplen_at = last - first + 8
+    needed = body + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]
     if len(data) < needed:  # a very long packet, or the end of the file; else nothing is copied
         data = b"".join((data, file.read(needed - len(data)), PADDING))
+    return data
+
+
+def _block(data: bytes, header: PcapHeader, offsets: Ints, frames: Ints) -> PacketBlock:
+    at = offsets - offsets[0]
     fields = rows_at(data, at, _RECORD_FIELDS).view(header.byte_order + "u4").astype(np.int64)
     caplen = fields[:, 2]
     return PacketBlock(

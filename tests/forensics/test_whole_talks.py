@@ -213,6 +213,17 @@ def test_a_goodbye_may_lie_before_the_recording(path: Path, seconds: int, rules:
     assert [row["rule_id"] for row in findings(path, said.talk.packets[joined:])] == rules
 
 
+@pytest.mark.parametrize(("seconds", "told_too"), [(3, set()), (20, {"TCP_RESET"})])
+def test_a_loss_long_ago_held_no_goodbye(path: Path, seconds: int, told_too: set[str]) -> None:
+    said = media(published())
+    lost = len(said.talk.packets) - 4
+    media(said, seconds=seconds, later=3000, spoil=lambda tag: None if tag.type_id == 18 or is_config(tag) else tag)
+    said.talk.add(SERVER, RST)
+    packets = [packet for number, packet in enumerate(said.talk.packets) if number != lost]
+    rules = {row["rule_id"] for row in findings(path, packets)}
+    assert "TCP_GAP" in rules and rules & {"TCP_RESET"} == told_too
+
+
 def test_a_configuration_may_be_among_what_was_passed_over(path: Path) -> None:
     """Noise costs the decoder some messages."""
     said = published().say(CLIENT, bytes.fromhex("deadbeef") * 400)

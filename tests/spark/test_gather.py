@@ -54,5 +54,8 @@ def test_few_packets_of_many_stretches_make_one_window(sample_pcaps: Path, monke
     offsets, _ = read_all(content)
     monkeypatch.setattr(gathering, "WINDOW_BYTES", 50_000)
     some = np.array(offsets[::40])
-    blocks = list(gather(io.BytesIO(content), parse_header(content[:FILE_HEADER_BYTES]), some, np.arange(len(some))))
-    assert len(blocks) < len(content) / 50_000 / 2
+    header = parse_header(content[:FILE_HEADER_BYTES])
+    for near in (1 << 18, 1000):  # several of them in a stretch, and each alone
+        monkeypatch.setattr(gathering, "NEAR_BYTES", near)
+        blocks = list(gather(io.BytesIO(content), header, some, np.arange(len(some))))
+        assert len(blocks) < len(content) / 50_000 / 2

@@ -150,7 +150,7 @@ ENTRIES = (
         "Published or played, and no media came",
         None,
         "The command was accepted, and not one frame was sent in a second or more (configurations are none), or "
-        "nothing at all before the server closed.",
+        "nothing at all before a side closed.",
         "The publisher has no source, the player waits for a stream that nobody publishes, or the server threw it out.",
         "Where the server closed, its log says why (a key, an on_publish hook). Else start the source, and check that "
         "publisher and player use the same application and name.",
