@@ -55,7 +55,7 @@ KEPT_PLACES = 1 << 18  # segments remembered for messages that are still under w
 _CONTROL_LAST = 6
 _LONGEST_HEADER = 18
 _MEDIA = (AUDIO, VIDEO, AGGREGATE)
-_MOST_LAGGING = 1024
+_MOST_LAGGING = 1024  # csids, and stream ids of each
 _NAME_CHARS = 40
 _PLAY_BEGINS = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
@@ -139,7 +139,7 @@ class DirectionDecoder:
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
 
-    STATE_VERSION = 1
+    STATE_VERSION = 2
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class DirectionDecoder:
         self._places = Places()
         self._last = (0, 0)  # frame and time where nothing else is known
         self._waiting: list[Violation] = []  # their message has not been reported yet
-        self._lagging: set[tuple[int, int]] = set()  # csid and stream id of media whose times lag
+        self._lagging: dict[int, set[int]] = {}  # csid and stream ids of media whose times lag
         self._keep_payloads = keep_payloads
         self._message_rows = message_rows
         self._interval_rows = interval_rows
@@ -363,14 +363,15 @@ class DirectionDecoder:
     def _follow_time(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
         csid, stream_id = event.csid, event.stream_id
         if event.timestamp_rule == "inferred":
-            if (csid, stream_id) not in self._lagging and len(self._lagging) < _MOST_LAGGING:
-                self._lagging.add((csid, stream_id))
+            if csid not in self._lagging and len(self._lagging) >= _MOST_LAGGING:
+                return
+            lagging = self._lagging.setdefault(csid, set())
+            if stream_id not in lagging and len(lagging) < _MOST_LAGGING:
+                lagging.add(stream_id)
                 self.facts.notable.append(LagFact(at, msg_no + 1, ts, frame, csid, stream_id, False))
             return
-        for lagging in sorted(self._lagging):
-            if lagging[0] == csid:
-                self._lagging.discard(lagging)
-                self.facts.notable.append(LagFact(at, msg_no, ts, frame, *lagging, True))
+        for lagged in sorted(self._lagging.pop(csid, ())):
+            self.facts.notable.append(LagFact(at, msg_no, ts, frame, csid, lagged, True))
 
     def _blame(
         self, code: ViolationCode, severity: Severity, detail: str, event: MessageReceived, msg_no: int,
@@ -470,7 +471,7 @@ class DirectionDecoder:
             "synchronised": self.synchronised,
             "headed": sorted(self._headed),
             "type_counts": list(self.type_counts.items()),
-            "lagging": sorted(self._lagging),
+            "lagging": [(csid, sorted(stream_ids)) for csid, stream_ids in self._lagging.items()],
             "places": [places.offsets, places.frames, places.times, places.at, places.high],
             "waiting": [[v.code.value, v.severity.value, v.offset, v.detail, v.message_start] for v in self._waiting],
         }
@@ -493,9 +494,9 @@ class DirectionDecoder:
         direction._msg_no = state["msg_no"]
         direction.midstream = state["midstream"]
         direction.synchronised = state["synchronised"]
-        direction._headed = set(state.get("headed", ()))
+        direction._headed = set(state["headed"])
         direction.type_counts = dict(state["type_counts"])
-        direction._lagging = {(csid, stream_id) for csid, stream_id in state.get("lagging", ())}
+        direction._lagging = {csid: set(stream_ids) for csid, stream_ids in state["lagging"]}
         places = direction._places
         places.offsets, places.frames, places.times, places.at, places.high = state["places"]
         direction._waiting = [

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import sys
+from types import FrameType
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
 from chunkreader import HANDSHAKE
+from chunkwriter import basic_header
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from realstreams import SAMPLES, directions
 
+from rtmp_spark.capture import direction
 from rtmp_spark.capture.direction import DirectionDecoder
-from rtmp_spark.capture.facts import FRAME_BITS, CommandFact, Facts, FaultFact
+from rtmp_spark.capture.facts import FRAME_BITS, CommandFact, Facts, FaultFact, LagFact
 from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.codec.encoder import RtmpEncoder
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, SET_CHUNK_SIZE, Message, dump_aggregate, dump_set_chunk_size
@@ -123,6 +127,69 @@ def test_a_gap_is_a_fact_and_costs_one_message() -> None:
     assert [row[21] for row in facts.messages].count("complete") == 30
     (gap,) = [fact for fact in facts.notable if type(fact).__name__ == "GapFact"]
     assert (gap.offset, gap.length, gap.acked) == (hole, 50, True)
+
+
+SOUND = bytes.fromhex("000003 08")  # length and type of what follows
+
+
+def sound(csid: int, fmt: int, time: int) -> bytes:
+    header = basic_header(fmt, csid, 2 if csid > 63 else 1) + time.to_bytes(3, "big") + SOUND
+    return header + (b"" if fmt else b"\1\0\0\0") + b"\xaf\x01\x21"
+
+
+def lagging(csids: range) -> tuple[DirectionDecoder, bytes]:
+    """Differences of time were lost on each of these: what was decoded so far, and its bytes."""
+    before = b"".join(sound(csid, 0, 5) for csid in csids)
+    lost = sound(4, 0, 6)
+    behind = sound(4, 0, 7) * 200 + b"".join(sound(csid, 1, 1) for csid in csids)
+    data = before + lost + behind
+    decoder = DirectionDecoder("chunks")
+    decoder.receive_run(run(data, 0, len(before)))
+    decoder.receive_gap(Gap(NOBODY, 0, len(before), len(lost), 7, 7_000_000, True, False))
+    decoder.receive_run(run(data, len(before) + len(lost), len(data)))
+    return decoder, data
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_full_time_ends_the_lag_of_its_own_csid_alone(resume: bool) -> None:
+    csids = range(70, 76)
+    decoder, data = lagging(csids)
+    told = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
+    assert [(fact.csid, fact.stream_id, fact.over) for fact in told] == [(csid, 1, False) for csid in csids]
+    more = sound(73, 0, 20) + sound(70, 1, 20) + sound(73, 1, 20) + sound(70, 0, 60)
+    if resume:
+        decoder = DirectionDecoder.resume(json.loads(json.dumps(decoder.state())))
+    decoder.receive_run(run(data + more, len(data), len(data + more)))
+    told = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
+    assert [(fact.csid, fact.stream_id, fact.over) for fact in told] == [(73, 1, True), (70, 1, True)]
+
+
+def lines_run(decoder: DirectionDecoder, item: Run) -> int:
+    lines = 0
+
+    def counted(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return counted if frame.f_code.co_filename == direction.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(counted)
+    try:
+        decoder.receive_run(item)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_many_csids_that_lag_cost_others_no_work() -> None:
+    """Lines run, not seconds."""
+    cost = []
+    for csids in (range(70, 72), range(70, 270)):
+        decoder, data = lagging(csids)
+        whole = data + b"".join(sound(4, 0, 8 + n) for n in range(100))
+        cost.append(lines_run(decoder, run(whole, len(data), len(whole))))
+    few, many = cost
+    assert 100 < many < few * 1.1
 
 
 def test_parts_of_an_aggregate_are_tags_of_their_own() -> None:
