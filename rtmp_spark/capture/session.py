@@ -388,6 +388,8 @@ class Session:
         stream_id = fact.stream_id
         waiting = self._stream_asked.get(stream_id)
         if not waiting:
+            if stream_id:
+                return None
             # Some servers answer on stream 0; then it can only be the one that waits.
             others = [other for other, w in self._stream_asked.items() if w and not w[0][4]]
             if len(others) != 1:

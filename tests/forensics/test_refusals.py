@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from decoded import RtmpTalk
 from rewrite import RST
+from rulekit import recorded
 from talks import CLIENT, SERVER, connected, created, findings, goodbye, media, published, status, told
 
 REFUSED = [("CMD_REFUSED", "error", None)]
@@ -119,3 +120,17 @@ def test_the_second_publisher_is_at_fault_for_its_name(path: Path, asked: str, a
 def test_trouble_beside_a_stream_that_runs_refuses_nothing(path: Path, code: str) -> None:
     said = media(published()).command(SERVER, "onStatus", 0, None, status(code, "error"), stream_id=1)
     assert told(path, goodbye(media(said, later=3000))) == []
+
+
+def test_trouble_of_a_stream_that_runs_is_no_answer_to_another_that_waits(path: Path) -> None:
+    said = created(media(published()), tid=4, stream_id=2)
+    said.command(CLIENT, "publish", 0, None, "cam2", "live", stream_id=2)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Record.Failed", "error"), stream_id=1)
+    said.command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Start"), stream_id=2)
+    said.command(CLIENT, "deleteStream", 0, None, 1.0)
+    assert told(path, goodbye(media(said, stream_id=2), stream_id=2)) == []
+    rows = recorded(path, "streams", "commands")
+    assert [(row["stream_id"], row["verdict"]) for row in rows["streams"]] == [(1, "ok"), (2, "ok")]
+    (publish,) = (row for row in rows["commands"] if row["name"] == "publish" and row["stream_id"] == 2)
+    answers = [row for row in rows["commands"] if row["response_to_msg_no"] == publish["msg_no"]]
+    assert [row["code"] for row in answers if row["direction"] == "s2c"] == ["NetStream.Publish.Start"]
