@@ -462,21 +462,26 @@ class Conversation:
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
         told, judged = session.notable, None if self._judge is None else self._judge.notable
         first, second = self._media_at
+        done = [0, 0]  # how many media rows of each direction; they go at once, not with each fact of a packet
         for at, number, _, fact in self._notable[:cut]:
             # A fault goes before the media of its packet: it may say that a time there means nothing. So does the
             # handshake; what was said goes where its sender put it.
             said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
             before = at - 1 if said is not None or type(fact) in (FaultFact, HandshakeFact) else at
-            if (first and first[0] <= before) or (second and second[0] <= before):
-                self._fold_media(before)
-            if said is not None and self._media_at[number] and self._media_at[number][0] == at:
-                self._fold_media_before(number, at, said)
+            if (done[0] < len(first) and first[done[0]] <= before) or (
+                done[1] < len(second) and second[done[1]] <= before
+            ):
+                self._fold_media(before, done)
+            if said is not None:
+                self._fold_media_before(number, at, said, done)
             direction = names[number]
             told(direction, fact)
             if judged is not None:
                 judged(direction, fact)
         del self._notable[:cut]
-        self._fold_media(up_to)
+        self._fold_media(up_to, done)
+        for number in (0, 1):
+            del self._media[number][: done[number]], self._media_at[number][: done[number]]
         if self._judge is not None:
             self.findings.extend(self._judge.advance(up_to))
         for direction, rows in session.commands.items():
@@ -488,25 +493,26 @@ class Conversation:
             session.found = []
         self._match_stream(sink)
 
-    def _fold_media(self, up_to: int | None) -> None:
+    def _fold_media(self, up_to: int | None, done: list[int]) -> None:
         for number in (0, 1):
             known = self._media_at[number]
-            if known and (up_to is None or known[0] <= up_to):
-                self._fold_first_media(number, len(known) if up_to is None else bisect_right(known, up_to))
+            self._fold_next_media(
+                number, len(known) if up_to is None else bisect_right(known, up_to, done[number]), done
+            )
 
-    def _fold_media_before(self, number: int, at: int, msg_no: int) -> None:
+    def _fold_media_before(self, number: int, at: int, msg_no: int, done: list[int]) -> None:
         """What packet `at` made known of a direction's media in messages before this one."""
         rows, known = self._media[number], self._media_at[number]
-        cut = 0
+        cut = done[number]
         while cut < len(rows) and known[cut] == at and rows[cut][0] < msg_no:
             cut += 1
-        if cut:
-            self._fold_first_media(number, cut)
+        self._fold_next_media(number, cut, done)
 
-    def _fold_first_media(self, number: int, cut: int) -> None:
-        rows, known_at = self._media[number][:cut], self._media_at[number][:cut]
-        del self._media[number][:cut], self._media_at[number][:cut]
-        self.session.media(self.direction_name(number), rows, known_at)
+    def _fold_next_media(self, number: int, cut: int, done: list[int]) -> None:
+        begin, done[number] = done[number], cut
+        if begin < cut:
+            rows, known_at = self._media[number][begin:cut], self._media_at[number][begin:cut]
+            self.session.media(self.direction_name(number), rows, known_at)
 
     def _match_stream(self, sink: RowSink) -> None:
         wanted = self._settings.stream

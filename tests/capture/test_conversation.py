@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 from decoded import Rows, RtmpTalk, decode
 from rewrite import ACK, FIN, RST, Talk
+
+from rtmp_spark.capture.conversation import Conversation
+from rtmp_spark.codec.message import Message
 
 SUCCESS = {"level": "status", "code": "NetConnection.Connect.Success", "description": "ok"}
 
@@ -96,6 +100,40 @@ def test_one_packet_with_the_end_of_one_stream_and_the_beginning_of_another(tmp_
     talk.talk.packets[began:] = [joined, talk.talk.packets[-1]]
     rows = decode(talk.bye().write(tmp_path / "a.pcap"))
     assert [(row["name"], row["audio_messages"]) for row in rows["streams"]] == [("show", 5), ("another", 4)]
+
+
+class Moved(list[Any]):
+    """Counts what is moved when its first elements go."""
+
+    elements = 0
+
+    def __delitem__(self, index: Any) -> None:
+        Moved.elements += len(self)
+        super().__delitem__(index)
+
+
+def test_pings_between_media_of_one_packet_cost_work_in_proportion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows moved, not seconds."""
+    begin = Conversation.__init__
+
+    def counted(self: Conversation, *args: Any) -> None:
+        begin(self, *args)
+        self._media, self._media_at = [Moved(), Moved()], [Moved(), Moved()]
+
+    monkeypatch.setattr(Conversation, "__init__", counted)
+    monkeypatch.setattr(Moved, "elements", 0)
+    count = 1000
+    talk = publishing(RtmpTalk())
+    sent = b"".join(
+        talk.encoders[0].send(Message(*message))
+        for n in range(count)
+        for message in ((4, 20 * n, 8, 1, b"\x2f\xff\xfb"), (2, 20 * n, 4, 0, struct.pack(">HI", 7, n)))
+    )
+    rows = decode(talk.say(0, sent).bye().write(tmp_path / "pings.pcap"))
+    assert len(rows["media_tags"]) == count and rows["streams"][0]["audio_messages"] == count
+    assert count <= Moved.elements < 20 * count
 
 
 def test_an_answer_that_was_lost_is_not_late(tmp_path: Path) -> None:
