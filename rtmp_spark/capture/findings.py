@@ -17,6 +17,7 @@ SENDER = {"c2s": CLIENT, "s2c": SERVER}
 _LISTED = 5  # places that are told one by one in `detail`
 _DETAIL_CHARS = 2000
 _MOST_KINDS = 1024  # beyond them streams are not told apart
+_MOST_STREAMS = 4096  # of one id; no more have rows
 
 
 class Finding(NamedTuple):
@@ -35,6 +36,7 @@ class Finding(NamedTuple):
     expected: str | None = None
     actual: str | None = None
     fix_hint: str | None = None
+    stream_ts: int | None = None  # when its stream began: others may have the same id
 
     def plain(self) -> list[Any]:
         """As JSON can hold it."""
@@ -70,7 +72,7 @@ def lasting(microseconds: int) -> str:
 class _Folded:
     """All findings of one kind about one thing."""
 
-    __slots__ = ("count", "details", "first", "frame_last", "msg_no_last", "ts_last")
+    __slots__ = ("count", "details", "first", "frame_last", "msg_no_last", "streams", "ts_last")
 
     def __init__(self, first: Finding) -> None:
         self.first = first
@@ -79,6 +81,7 @@ class _Folded:
         self.msg_no_last: int | None = None
         self.frame_last: int | None = None
         self.ts_last: int | None = None
+        self.streams: dict[int | None, None] = {}  # when those began that it was seen in; None: not seen to begin
 
     def add(self, finding: Finding) -> None:
         self.count += finding.times
@@ -88,11 +91,8 @@ class _Folded:
             self.msg_no_last = finding.msg_no
         if finding.frame is not None:
             self.frame_last, self.ts_last = finding.frame, finding.ts
-
-    def seen(self, since: int | None, until: int | None) -> bool:
-        first = self.first.ts
-        last = first if self.ts_last is None else self.ts_last
-        return (since is None or last is None or last >= since) and (until is None or first is None or first < until)
+        if len(self.streams) < _MOST_STREAMS:
+            self.streams[finding.stream_ts] = None
 
 
 class FindingFold:
@@ -139,13 +139,13 @@ class FindingFold:
     def codes(self) -> set[ViolationCode]:
         return {key[0] for key in self._folded}
 
-    def first_ones(self, since: int | None = None, until: int | None = None) -> list[Finding]:
+    def first_ones(self, streams: frozenset[int | None] | None = None) -> list[Finding]:
         """The first of each kind, with its severity and how often it was seen, in the order of their places; without
-        what was told of a stream only before `since` or from `until` on."""
+        what was told only of streams that began at other times than `streams`."""
         return [
             folded.first._replace(severity=key[1], times=folded.count)
             for key, folded in self._in_order()
-            if key[4] is None or folded.seen(since, until)
+            if streams is None or key[4] is None or not streams.isdisjoint(folded.streams)
         ]
 
     def errors_since(self, ts: int) -> set[str | None]:
@@ -159,18 +159,19 @@ class FindingFold:
 
     def state(self) -> list[Any]:
         return [
-            [list(_plain(f.first)), f.count, f.details, f.msg_no_last, f.frame_last, f.ts_last]
+            [list(_plain(f.first)), f.count, f.details, f.msg_no_last, f.frame_last, f.ts_last, list(f.streams)]
             for f in self._folded.values()
         ]
 
     @classmethod
     def resume(cls, state: list[Any]) -> FindingFold:
         fold = cls()
-        for first, count, details, msg_no_last, frame_last, ts_last in state:
+        for first, count, details, msg_no_last, frame_last, ts_last, streams in state:
             fold.add(Finding.from_plain(first))
             folded = next(reversed(fold._folded.values()))
             folded.count, folded.details = count, list(details)
             folded.msg_no_last, folded.frame_last, folded.ts_last = msg_no_last, frame_last, ts_last
+            folded.streams = dict.fromkeys(streams)
         return fold
 
 

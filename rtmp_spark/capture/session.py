@@ -147,17 +147,22 @@ class Session:
 
     def _span_for(self, direction: str, stream_id: int, ts: int) -> StreamSpan:
         """The stream that media belongs to; where its command was not seen, the direction tells the role."""
-        span = self._open.get(stream_id)
-        if span is None or span.direction != direction:
-            for span in reversed(self.spans):  # media behind a goodbye still belongs to its stream
-                if stream_id in (span.stream_id, span.media_stream_id) and span.direction == direction:
-                    return span
-            waiting = [s for s in self._open.values() if s.direction == direction and not s.audio + s.video]
-            if len(waiting) == 1:  # media on an id that nobody asked for can only be what was asked for
-                waiting[0].media_stream_id = stream_id
-                return waiting[0]
-            span = self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts, start_known=False)
+        span = self._known_span(direction, stream_id)
+        if span is None:
+            return self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts, start_known=False)
+        if stream_id != span.stream_id:
+            span.media_stream_id = stream_id
         return span
+
+    def _known_span(self, direction: str, stream_id: int) -> StreamSpan | None:
+        span = self._open.get(stream_id)
+        if span is not None and span.direction == direction:
+            return span
+        for span in reversed(self.spans):  # media behind a goodbye still belongs to its stream
+            if stream_id in (span.stream_id, span.media_stream_id) and span.direction == direction:
+                return span
+        waiting = [s for s in self._open.values() if s.direction == direction and not s.audio + s.video]
+        return waiting[0] if len(waiting) == 1 else None  # on an id that nobody asked for comes what was asked for
 
     def _begin(self, stream_id: int, role: str, name: str | None, ts: int, start_known: bool = True) -> StreamSpan:
         span = StreamSpan(stream_id, role, name, ts)
@@ -244,10 +249,18 @@ class Session:
             at_fault = None  # a server passes on what its publishers made
         if fact.severity is Severity.ERROR and code.startswith("CHUNK_"):
             self.faults[direction] += 1
-        about = fact.stream_id if code.startswith("MEDIA_") else None  # other faults spoil what comes after them
+        about = began = None
+        if code.startswith("MEDIA_"):  # other faults spoil what comes after them
+            about = fact.stream_id
+            span = None if about is None else self._known_span(direction, about)
+            if span is not None:
+                about, began = span.stream_id, span.ts_start
         self.found.append(
-            Finding(code, fact.detail, fact.severity, at_fault, direction, about, fact.msg_no, fact.frame, fact.ts)
-        )
+            Finding(
+                code, fact.detail, fact.severity, at_fault, direction, about, fact.msg_no, fact.frame, fact.ts,
+                stream_ts=began,
+            )
+        )  # fmt: skip
 
     def _gap(self, direction: str, fact: GapFact) -> None:
         self.gaps[direction] += 1

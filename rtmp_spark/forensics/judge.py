@@ -7,7 +7,6 @@ is a value, so a connection can go on in another file or process.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +74,7 @@ class Judge:
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
         self._ended: tuple[str | None, str | None] | None = None  # why, and by whom
-        self._starts: dict[tuple[str, int], list[int]] = {}  # of all streams that had one id, once it ended
+        self._first: dict[tuple[str, int], Any] = {}  # of all streams that had one id, once it ended
 
     def measure(self, direction: str, stream_id: int, start_known: bool) -> StreamMeasure:
         """For a stream that begins."""
@@ -119,7 +118,7 @@ class Judge:
         self.flow.found = []
         for span in self._session.spans:
             if span.measure is not None and span.measure.found:
-                found += span.measure.found
+                found += _of(span, span.measure.found)
                 span.measure.found = []
         return found
 
@@ -237,11 +236,9 @@ class Judge:
         if software is not None:
             findings.extend(extension_break("c2s", self._connected or [None] * 3, software))
         for span in session.spans:
-            self._starts.setdefault((span.direction, span.stream_id), []).append(span.ts_start)
+            self._first.setdefault((span.direction, span.stream_id), span)
             if span.measure is not None:
-                findings.extend(self._stream(span, ending, heard))
-        for starts in self._starts.values():
-            starts.sort()
+                findings.extend(_of(span, self._stream(span, ending, heard)))
         if ending.close_kind == "open":  # not the stream but the recording ended inside the message
             findings.drop(ViolationCode.MSG_TRUNCATED)
         self._take_back_what_nobody_awaited(findings, ending)
@@ -312,13 +309,10 @@ class Judge:
         if span.measure is None:
             return {}
         broken_off = self._ended if span.role == "publish" and not span.ended else None
-        starts = self._starts[span.direction, span.stream_id]  # what had this id before or after is another stream
-        since = span.ts_start if span.ts_start > starts[0] else None
-        later = bisect_right(starts, span.ts_start)
-        known = [
-            f._replace(stream_id=span.stream_id) if f.stream_id == span.media_stream_id else f
-            for f in findings.first_ones(since, starts[later] if later < len(starts) else None)
-        ]
+        own: set[int | None] = {span.ts_start}  # what had this id before or after is another stream
+        if span is self._first[span.direction, span.stream_id]:
+            own.add(None)  # told before the recording showed a stream of this id
+        known = findings.first_ones(frozenset(own))
         word, rule, text = streams.verdict(span.measure, span.refused, known, broken_off)
         return {"verdict": word, "verdict_rule_id": rule, "verdict_text": text}
 
@@ -352,6 +346,10 @@ class Judge:
 
     def resume_measure(self, state: dict[str, Any]) -> StreamMeasure:
         return StreamMeasure.resume(state)
+
+
+def _of(span: Any, found: list[Finding]) -> list[Finding]:
+    return [finding._replace(stream_ts=span.ts_start) for finding in found]
 
 
 def _no_media(span: Any, measure: StreamMeasure, ending: Any) -> list[Finding]:

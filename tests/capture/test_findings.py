@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rtmp_spark.capture.findings import Finding, FindingFold, lasting
@@ -30,3 +32,14 @@ def test_of_two_findings_at_one_packet_the_lower_layer_comes_first() -> None:
     fold.add(Finding(ViolationCode.MEDIA_TAG, "", frame=3))
     told = [finding.code.value for finding in fold.first_ones()]
     assert told == ["MEDIA_TAG", "TCP_GAP", "HS_ECHO", "CHUNK_RESYNC", "SESSION_END"]
+
+
+def test_a_fold_knows_in_which_streams_of_an_id_a_kind_was_seen() -> None:
+    fold = FindingFold()
+    for began in (10, 10, 30):
+        fold.add(Finding(ViolationCode.MEDIA_NAL, "", stream_id=1, ts=began + 5, stream_ts=began))
+    fold.add(Finding(ViolationCode.TCP_GAP, "", ts=15))
+    for known in (fold, FindingFold.resume(json.loads(json.dumps(fold.state())))):
+        about = {began: {f.code.value: f.times for f in known.first_ones(frozenset([began]))} for began in (10, 20, 30)}
+        everywhere = {"TCP_GAP": 1}
+        assert about == {10: {"MEDIA_NAL": 3} | everywhere, 20: everywhere, 30: {"MEDIA_NAL": 3} | everywhere}

@@ -136,3 +136,56 @@ def test_a_fault_in_the_media_of_one_stream_is_not_the_fault_of_another(tmp_path
     }
     (fault,) = [row for row in rows["findings"] if row["rule_id"] == "MEDIA_ADTS"]
     assert (fault["stream_id"], fault["count"]) == (1, 20)
+
+
+def test_a_clean_stream_between_two_faulty_ones_of_the_same_id(tmp_path: Path) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"code": "NetConnection.Connect.Success"})
+    for name, sound in (("first", ADTS), ("second", b"\xaf\x01\x21" + bytes(50)), ("third", ADTS)):
+        published(talk.wait(0.1), name, 1)
+        for number in range(20):
+            talk.wait(0.1).send(0, 8, sound, stream_id=1, timestamp=100 * number)
+        talk.command(0, "closeStream", 0, None, stream_id=1)
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "streams", "findings")
+    assert {(row["name"], row["verdict"], row["verdict_rule_id"]) for row in rows["streams"]} == {
+        ("first", "degraded", "MEDIA_ADTS"),
+        ("second", "ok", None),
+        ("third", "degraded", "MEDIA_ADTS"),
+    }
+    (fault,) = [row for row in rows["findings"] if row["rule_id"] == "MEDIA_ADTS"]
+    assert (fault["stream_id"], fault["count"]) == (1, 40)
+
+
+def test_what_is_found_before_a_stream_is_seen_to_begin_is_of_the_first_with_its_id(tmp_path: Path) -> None:
+    """No publish was recorded, and the first media message cannot be read: only the next shows that there is one."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"code": "NetConnection.Connect.Success"})
+    talk.send(0, 8, b"\xaf", stream_id=1)
+    for name in (None, "later"):
+        if name is not None:
+            talk.command(0, "closeStream", 0, None, stream_id=1)
+            published(talk.wait(0.1), name, 1)
+        for number in range(20):
+            talk.wait(0.1).send(0, 8, b"\x2f\xff\xfb" + bytes(50), stream_id=1, timestamp=100 * number)
+    talk.command(0, "deleteStream", 0, None, 1)
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "streams")["streams"]
+    assert {(row["name"], row["verdict_rule_id"]) for row in rows} == {(None, "MEDIA_TAG"), ("later", None)}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_all_findings_of_a_stream_have_its_id_though_its_media_comes_on_another(tmp_path: Path, first: bool) -> None:
+    """As Node-Media-Server plays: asked on stream 1, sent on stream 0; a fault may be in the very first message."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"code": "NetConnection.Connect.Success"})
+    talk.command(0, "play", 2, None, "show", stream_id=1)
+    talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Play.Start"}, stream_id=1)
+    for number in range(20):
+        broken = number == (0 if first else 5)
+        time = 100 * number if number < 10 else 100 * number - 900
+        talk.wait(0.1).send(1, 8, b"\xaf" if broken else b"\x2f\xff\xfb" + bytes(50), timestamp=time)
+    talk.command(0, "deleteStream", 0, None, 1)
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "streams", "findings")
+    (stream,) = rows["streams"]
+    assert (stream["stream_id"], stream["verdict_rule_id"]) == (1, "MEDIA_TAG")
+    told = {row["rule_id"]: row["stream_id"] for row in rows["findings"]}
+    assert (told["MEDIA_TAG"], told["TIME_BACKWARDS"]) == (1, 1)
