@@ -20,6 +20,7 @@ _NS = 1_000_000_000
 _SPAN = 1 << 42  # more than any stream offset of one connection; separates connections in running maxima
 _CARRY_ROWS = 1 << 18
 _CARRY_NS = 60 * _NS
+_UNHEARD_BYTES = 1 << 16  # of a stream wait for its first acknowledgement; where none was recorded, none need wait
 NO_WINDOW = np.int64(1 << 40)
 
 
@@ -166,12 +167,13 @@ def of_window(
         timed_ends = seen.end[timed] + shift[timed]
         advances = np.flatnonzero((seen.side != side) & (seen.ack >= 0))
         before = np.where(first[advances], acked_before[seen.slot[advances], side], acked[np.maximum(advances - 1, 0)])
-        newest = np.searchsorted(timed_ends, seen.ack[advances] + shift[advances], "right") - 1
+        # The newest that was sent before: one that is recorded later may as well stand in the next window.
+        known = np.searchsorted(timed, advances)
+        newest = np.minimum(np.searchsorted(timed_ends, seen.ack[advances] + shift[advances], "right"), known) - 1
         forward = (seen.ack[advances] > before) & (before >= 0) & (newest >= 0)
         advances, before, source = advances[forward], before[forward], timed[newest[forward]]
         sound = (
             (seen.slot[source] == seen.slot[advances])
-            & (source < advances)
             & (doubts[source] == doubts[advances])
             & (seen.end[source] > before)
             & (seen.ts_ns[advances] >= seen.ts_ns[source])
@@ -184,7 +186,8 @@ def of_window(
         finally_doubted = np.zeros(len(finally_acked), np.int64)
         finally_doubted[seen.slot[last_of_slot]] = doubts[last_of_slot]
         reached, doubted = finally_acked[seen.slot[timed]], finally_doubted[seen.slot[timed]]
-        waiting = timed[(seen.end[timed] > reached) & (reached >= 0) & (doubts[timed] == doubted)]
+        heard = (reached >= 0) | (seen.end[timed] <= _UNHEARD_BYTES)
+        waiting = timed[(seen.end[timed] > reached) & heard & (doubts[timed] == doubted)]
         carries.append(Carry(number[seen.slot[waiting]], seen.side[waiting], seen.ts_ns[waiting], seen.end[waiting]))
     carry = Carry.nothing()
     for one in carries:

@@ -75,6 +75,19 @@ def test_windows_of_any_size_and_both_ways(sample_pcaps: Path, name: str, monkey
     assert columns(careful) == columns(whole)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", [SMALL, "ffmpeg_publish_h264_aac.pcap", "republish_same_name.pcap"])
+def test_windows_of_packets_that_overtook_each_other(sample_pcaps: Path, name: str, seed: int) -> None:
+    """An acknowledgement may be recorded before what it acknowledges, in the window before too."""
+    packets = rewrite.read(sample_pcaps / name)
+    data = rewrite.pcap(rewrite.build([*packets[:3], *rewrite.shuffle(packets[3:], seed, reach=4)]))
+    whole = reassemble_bytes([data])
+    for window_bytes in (3000, 20_000):
+        cut = reassemble_bytes([data], window_bytes)
+        assert facts(cut) == facts(whole)
+        assert columns(cut) == columns(whole)
+
+
 RELATIONS: dict[str, Callable[[Sequence[Packet]], list[Packet]]] = {
     "segments of 100": lambda packets: rewrite.resegment(packets, 100),
     "segments of 7": lambda packets: rewrite.resegment(packets, 7),
