@@ -71,6 +71,7 @@ class ChunkStream:
         "absolute",
         "active",
         "based",
+        "basic_bytes",
         "chunk_size",
         "chunks",
         "csid",
@@ -97,6 +98,7 @@ class ChunkStream:
 
     def __init__(self, csid: int) -> None:
         self.csid = csid
+        self.basic_bytes = 1 + (csid >= 64) + (csid >= 320)  # of a continuation's basic header, as its sender has it
         self.timestamp = 0  # ms, unwrapped
         self.based = False  # an absolute time was seen
         self.drifted = False  # deltas were lost since
@@ -490,6 +492,8 @@ class Dechunker:
                 self._flag(
                     out, ViolationCode.CHUNK_FRESH_CSID, start, f"the first chunk on csid {cs.csid} has fmt 1", start
                 )
+        if cs.basic_bytes > 1:  # else its continuations were seen in the short form, whatever begins them
+            cs.basic_bytes = 2 + (buf[pos] & 63)
         if buf[pos] & 63 == 1 and cs.csid < 320:
             self._flag(
                 out, ViolationCode.CHUNK_CSID_FORM, start, f"csid {cs.csid} in three bytes where two would do", start
@@ -568,6 +572,7 @@ class Dechunker:
         short_form: bool = False,
     ) -> int:
         count = min(self.chunk_size, cs.length - cs.got)
+        basic_bytes = data - pos
         omitted = False
         if fmt == 3 and cs.ext is not None:
             present = self._ext_repeated(cs, buf, pos, data, count, end, final)
@@ -581,6 +586,8 @@ class Dechunker:
         if stop > end and not final:
             return self._wait(stop)
         offset = self.base + pos
+        if fmt == 3:
+            cs.basic_bytes = basic_bytes
         if fmt == 3 and cs.ext is not None:
             self.dialect = ABSENT if omitted else PRESENT
             if omitted and not cs.flagged:

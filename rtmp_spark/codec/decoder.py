@@ -27,7 +27,7 @@ PLAIN_VERSION = 3
 ENCRYPTED_VERSIONS = (6, 8, 9)
 FIRST_TEXT_VERSION = 32  # RTMP 1.0 5.2.2: so that text protocols are told apart
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 _STATE_HEAD = struct.Struct(">3sBI")
 SEARCH_WINDOWS = (2048, 8192, 32768, 131072, 524288, 2097152)  # tried in turn, so that cuts of the input do not matter
 SEARCH_KEEP = 131072  # of a window without a boundary
@@ -301,7 +301,7 @@ class RtmpDecoder:
             cs, lacking = None, 0
         others = any(other is not cs and (other.active or other.orphan) for other in chunks.streams.values())
         if cs is not None and not cs.dropping and not (others and length > lacking):  # theirs may be in the gap, too
-            mark = 1 + (cs.csid >= 64) + (cs.csid >= 320)
+            mark = cs.basic_bytes
             if cs.ext is not None and chunks.dialect != ABSENT:
                 mark += 4
             rest = cs.length - cs.got - lacking
@@ -352,7 +352,7 @@ class RtmpDecoder:
             whole += count
             if whole >= rest:
                 break
-            if 0 <= at < len(buf) - pos and mark_bytes in (1, 5) and buf[pos + at] != 0xC0 | csid:
+            if 0 <= at < len(buf) - pos and mark_bytes in (1, 5) and buf[pos + at] != (0xC0 | csid) & 0xFF:
                 marks_right = False
             at += mark_bytes
             cs.chunks += 1

@@ -22,6 +22,7 @@ from rtmp_spark.codec.errors import RtmpSparkError, Severity, ViolationCode
 from rtmp_spark.codec.events import (
     ABORTED,
     COMPLETE,
+    GAP,
     TRUNCATED,
     Event,
     HandshakePart,
@@ -365,6 +366,33 @@ def test_two_forms_of_a_csid_are_one_stream() -> None:
     first = chunk(100, video(128), length=130, form=2)
     (message,) = kinds(whole(first + basic_header(3, 100, 3) + b"zz"), MessageReceived)
     assert message.payload == video(128) + b"zz"
+
+
+@pytest.mark.parametrize("first", [100, 300, 700])
+@pytest.mark.parametrize(
+    ("form", "mark"),
+    [(2, basic_header(3, 100, 2)), (3, basic_header(3, 100, 3)), (2, b"\xe4")],
+    ids=["two bytes", "three bytes", "FFmpeg's one byte"],
+)
+def test_a_gap_inside_a_message_is_crossed_in_the_form_of_its_continuations(form: int, mark: bytes, first: int) -> None:
+    """Of a message with seven of them, some are lost: what lies behind stands where it was sent."""
+    body = video(5) + bytes(n % 191 for n in range(995))
+    pieces = [body[at : at + 128] for at in range(0, len(body), 128)]
+    sent = [chunk(100, pieces[0], time=40 * n, length=1000, form=form) + mark for n in range(3)]
+    wire = [head + mark.join(pieces[1:]) for head in sent]
+    last = first + 290
+    of_body = [-1] * (len(sent[0]) - len(mark) - 128) + list(range(128))  # which of its bytes, if any, stands there
+    for at in range(128, 1000, 128):
+        of_body += [-1] * len(mark) + list(range(at, min(at + 128, 1000)))
+    decoder = RtmpDecoder(phase="chunks")
+    events = decoder.receive_data(wire[0] + wire[1][:first])
+    decoder = RtmpDecoder.resume(decoder.state())
+    events += decoder.receive_gap(last - first) + decoder.receive_data(wire[1][last:] + wire[2]) + decoder.receive_eof()
+    whole, damaged, behind = kinds(events, MessageReceived)
+    assert whole.payload == behind.payload == body and not behind.inferred
+    assert damaged.payload == bytes(body[at] for at in of_body[:first] + of_body[last:] if at >= 0)
+    assert (damaged.status, damaged.missing_bytes) == (GAP, 1000 - len(damaged.payload))
+    assert not kinds(events, Skipped)
 
 
 def test_thirty_interleaved_messages() -> None:
