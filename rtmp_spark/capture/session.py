@@ -41,6 +41,7 @@ RESPONSE_LIMIT_US = 5_000_000
 _MAX_PENDING = 1024
 LADDER = 24  # commands that are kept for show where no rows are wanted
 _MAX_STREAMS = 4096
+_MOST_GUESSED = 64  # open streams among which the one that waits is looked for
 _MAX_EVER = 4096
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _STREAM_COMMANDS = frozenset({"publish", "play", "play2", "pause", "seek"})
@@ -99,6 +100,7 @@ class Session:
         self.server_ver: str | None = None
         self.spans: list[StreamSpan] = []
         self._open: dict[int, StreamSpan] = {}
+        self._latest: dict[tuple[str, int], StreamSpan] = {}  # that an id was used for, ended or not
         self._asked: dict[str, dict[float, list[Any]]] = {"c2s": {}, "s2c": {}}
         self._stream_asked: dict[int, list[list[Any]]] = {}
         self._ever: set[tuple[str, bool, float]] = set()  # asked: by whom, about a stream or not, its number
@@ -152,17 +154,24 @@ class Session:
             return self._begin(stream_id, "publish" if direction == "c2s" else "play", None, ts, start_known=False)
         if stream_id != span.stream_id:
             span.media_stream_id = stream_id
+            self._latest[direction, stream_id] = span
         return span
 
     def _known_span(self, direction: str, stream_id: int) -> StreamSpan | None:
         span = self._open.get(stream_id)
         if span is not None and span.direction == direction:
             return span
-        for span in reversed(self.spans):  # media behind a goodbye still belongs to its stream
-            if stream_id in (span.stream_id, span.media_stream_id) and span.direction == direction:
-                return span
-        waiting = [s for s in self._open.values() if s.direction == direction and not s.audio + s.video]
-        return waiting[0] if len(waiting) == 1 else None  # on an id that nobody asked for comes what was asked for
+        known = self._latest.get((direction, stream_id))  # media behind a goodbye still belongs to its stream
+        if known is not None and (stream_id == known.stream_id or not known.ended):
+            return known
+        if len(self._open) > _MOST_GUESSED:
+            return known
+        # On an id that nobody asked for comes what was asked for; where it came for an earlier one, once it is granted.
+        waiting = [
+            s for s in self._open.values()
+            if s.direction == direction and not s.audio + s.video and (known is None or s.answered)
+        ]  # fmt: skip
+        return waiting[0] if len(waiting) == 1 else known
 
     def _begin(self, stream_id: int, role: str, name: str | None, ts: int, start_known: bool = True) -> StreamSpan:
         span = StreamSpan(stream_id, role, name, ts)
@@ -170,6 +179,7 @@ class Session:
             span.measure = self.judge.measure(span.direction, stream_id, start_known)
         if len(self.spans) < _MAX_STREAMS:
             self.spans.append(span)
+            self._latest[span.direction, stream_id] = span
         self._open[stream_id] = span
         return span
 
@@ -511,6 +521,7 @@ class Session:
             ],
             "spans": [span.state(span.name and redact.stream_name(span.name)) for span in self.spans],
             "open": [[i, numbers[id(span)]] for i, span in self._open.items() if id(span) in numbers],
+            "latest": [[*of, numbers[id(span)]] for of, span in self._latest.items() if id(span) in numbers],
             "asked": {d: [[tid, *asked] for tid, asked in pending.items()] for d, pending in self._asked.items()},
             "stream_asked": [[stream_id, waiting] for stream_id, waiting in self._stream_asked.items()],
             "ever": sorted(self._ever),
@@ -544,6 +555,7 @@ class Session:
         session.app, session.tc_url, session.flash_ver, session.server_ver = state["words"]
         session.spans = [StreamSpan.resume(span, resume_measure) for span in state["spans"]]
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
+        session._latest = {(direction, number): session.spans[index] for direction, number, index in state["latest"]}
         session._asked = {d: {entry[0]: entry[1:] for entry in entries} for d, entries in state["asked"].items()}
         session._stream_asked = dict(state["stream_asked"])
         session._ever = {(d, bool(about), number) for d, about, number in state["ever"]}

@@ -189,3 +189,23 @@ def test_all_findings_of_a_stream_have_its_id_though_its_media_comes_on_another(
     assert (stream["stream_id"], stream["verdict_rule_id"]) == (1, "MEDIA_TAG")
     told = {row["rule_id"]: row["stream_id"] for row in rows["findings"]}
     assert (told["MEDIA_TAG"], told["TIME_BACKWARDS"]) == (1, 1)
+
+
+@pytest.mark.parametrize("second", [1, 2])
+def test_a_second_play_whose_media_comes_on_another_id_too(tmp_path: Path, second: int) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(1, "_result", 1, {}, {"code": "NetConnection.Connect.Success"})
+    for stream_id, name, frames in ((1, "one", 20), (second, "two", 30)):
+        talk.command(0, "play", 2, None, name, stream_id=stream_id)
+        if name == "two":
+            talk.send(1, 8, b"\x2f\xff\xfb" + bytes(50), timestamp=2000)  # was on its way when "one" was given up
+        answer = {"level": "status", "code": "NetStream.Play.Start"}
+        talk.command(1, "onStatus", 0, None, answer, stream_id=stream_id)
+        for number in range(frames):
+            talk.wait(0.1).send(1, 8, b"\x2f\xff\xfb" + bytes(50), timestamp=100 * number)
+        talk.command(0, "deleteStream", 0, None, stream_id)
+    rows = recorded(talk.bye().write(tmp_path / "a.pcap"), "streams")["streams"]
+    assert {(row["name"], row["stream_id"], row["audio_messages"], row["verdict"]) for row in rows} == {
+        ("one", 1, 21, "ok"),
+        ("two", second, 30, "ok"),
+    }
