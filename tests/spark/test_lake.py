@@ -120,12 +120,8 @@ def superseding(spark: SparkSession, path: str, uid: str) -> tuple[Writer, Super
     with open_writer(spark, path) as first:
         first.begin()
         both = [message(uid, "c2s", n) for n in (0, 1)] + [message(uid, "s2c", 0)]
-        first.append_all(
-            {
-                "connections": rows("connections", first.ingest_id, {"uid": uid, "app": "old"}),
-                "messages": rows("messages", first.ingest_id, *both),
-            }
-        )
+        first.append("connections", rows("connections", first.ingest_id, {"uid": uid, "app": "old"}))
+        first.append("messages", rows("messages", first.ingest_id, *both))
         first.commit()
     return first, Superseded(uid, 1, 1, 0)
 
