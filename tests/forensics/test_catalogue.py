@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -58,11 +57,9 @@ def test_the_document_is_the_catalogue() -> None:
 
 
 @pytest.mark.peers
-def test_wireshark_understands_its_filters() -> None:
-    tshark = shutil.which("tshark")
-    if tshark is None:
-        pytest.skip("tshark is not installed")
+@pytest.mark.parametrize("program", ["tshark"], indirect=True)
+def test_wireshark_understands_its_filters(program: str) -> None:
     filters = " || ".join(f"({entry.wireshark})" for entry in CATALOGUE.values() if entry.wireshark)
-    command = [tshark, "-r", str(SAMPLES / "ffmpeg_publish_h264_aac.pcap"), "-c", "1", "-Y", filters]
+    command = [program, "-r", str(SAMPLES / "ffmpeg_publish_h264_aac.pcap"), "-c", "1", "-Y", filters]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
