@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from .flow_state import header_of
-from .scan import GROUPS, load
+from .scan import GROUPS, flows_of
 from .sets import Sets
 
 
@@ -22,7 +22,7 @@ def apart(index: pa.Table, file_of_split: Mapping[int, int]) -> pa.Table:
     files = np.array([file_of_split[i] for i in index["split_id"].to_pylist()], np.int64)
     if not len(files) or (files == files[0]).all():
         return index
-    keys = [load(flows)["key"].combine_chunks() for flows in index["flows"].to_pylist()]
+    keys = [flows_of(flows)["key"] for flows in index["flows"].to_pylist()]
     number = pa.concat_arrays(keys).dictionary_encode().indices.to_numpy()
     file = np.repeat(files, [len(k) for k in keys])
     first = np.empty(int(number.max()) + 1, np.int64)
@@ -48,7 +48,7 @@ def at_home(states: Mapping[int, Sequence[bytes]], index: pa.Table) -> dict[int,
     found: dict[int, list[bytes]] = {}
     if keys:
         for group, flows in zip(index["group"].to_pylist(), index["flows"].to_pylist()):
-            for key in load(flows)["key"].to_pylist():
+            for key in flows_of(flows)["key"].to_pylist():
                 packed = keys.pop(key, None)
                 if packed is not None:
                     found.setdefault(group, []).append(packed)

@@ -245,6 +245,11 @@ def _stream(batches: list[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
+def rows_of(blob: bytes) -> pa.Table:
+    """The rows of a table in a staged part."""
+    return pa.ipc.open_stream(blob).read_all()
+
+
 def decode(
     pieces: Sequence[Piece],
     files: Sequence[FilePlan],

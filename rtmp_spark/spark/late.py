@@ -16,7 +16,7 @@ from rtmp_spark.capture.connection import LINGER_NS, SILENT_NS, endpoint
 
 from .lake import Writer
 from .neighbours import of_sensor
-from .scan import load
+from .scan import flows_of
 
 _COLUMNS = ("uid", "orig_h", "orig_p", "resp_h", "resp_p", "ts_start", "ts_end", "midstream", "close_kind")
 Ends = frozenset[tuple[str, int]]
@@ -54,7 +54,7 @@ def found_late(connections: Iterable[Mapping[str, Any]], times: Mapping[Ends, Ti
 def _times(index: pa.Table) -> dict[Ends, Times]:
     found: dict[Ends, Times] = {}
     for flows in index["flows"].to_pylist():
-        table = load(flows)
+        table = flows_of(flows)
         columns = (table[name].to_pylist() for name in ("key", "ts_first_ns", "ts_last_ns"))
         for key, first, last in zip(*columns):
             ends = frozenset((endpoint(key[:18]), endpoint(key[18:])))

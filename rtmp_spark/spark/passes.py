@@ -22,10 +22,10 @@ from rtmp_spark.capture.columns import arrow_batch, arrow_column
 from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
 
-from .decode import Options, Piece, SplitPlan, account_of, decode
+from .decode import Options, Piece, SplitPlan, account_of, decode, rows_of
 from .failpoint import failpoint
 from .plan import Buckets
-from .scan import About, Split, ends_of_key, group_of_key, load, scan
+from .scan import About, Split, ends_of_key, flows_of, group_of_key, scan
 from .tables import spark_schema
 
 SCANNED = pa.schema(
@@ -122,7 +122,7 @@ def weights(index: pa.Table) -> dict[int, int]:
     """Payload bytes, a little for each packet and the memory that each connection takes, by group."""
     found: dict[int, int] = {}
     for group, flows in zip(index["group"].to_pylist(), index["flows"].to_pylist()):
-        table = load(flows)
+        table = flows_of(flows)
         cost = pc.sum(table["bytes"]).as_py() + 200 * pc.sum(table["packets"]).as_py()
         cost += CONNECTION_WEIGHT * table.num_rows
         found[group] = found.get(group, 0) + cost
@@ -133,7 +133,7 @@ def first_seen(index: pa.Table) -> dict[bytes, int]:
     """The endpoints of every connection that the new captures hold, and the time of its first packet there."""
     found: dict[bytes, int] = {}
     for flows in index["flows"].to_pylist():
-        table = load(flows)
+        table = flows_of(flows)
         for key, ts in zip(table["key"].to_pylist(), table["ts_first_ns"].to_pylist()):
             found[key] = min(ts, found.get(key, ts))
     return found
@@ -143,7 +143,7 @@ def tunnel_keys(index: pa.Table, with_tls: bool) -> set[bytes]:
     """The endpoints of connections with RTMPT, and `with_tls` of those that may have it inside TLS."""
     keys: set[bytes] = set()
     for flows in index["flows"].to_pylist():
-        table = load(flows)
+        table = flows_of(flows)
         wanted = pc.or_(table["tunnel"], table["tls"]) if with_tls else table["tunnel"]
         keys.update(table.filter(wanted)["key"].to_pylist())
     return keys
@@ -247,7 +247,7 @@ def unstage(table: str, ingest_id: int) -> Callable[[Batches], Batches]:
         for batch in batches:
             for blob in batch.column(0).to_pylist():
                 if blob is not None:
-                    yield from stamped(load(blob), schema, ingest_id).to_batches()
+                    yield from stamped(rows_of(blob), schema, ingest_id).to_batches()
 
     return run
 
@@ -264,7 +264,7 @@ def collected(parts: pa.Table, tables: Iterable[str], ingest_id: int) -> dict[st
     for name in tables:
         blobs = parts[name].drop_null().to_pylist()
         if blobs:
-            rows = pa.concat_tables([load(blob) for blob in blobs])
+            rows = pa.concat_tables([rows_of(blob) for blob in blobs])
             found[name] = stamped(rows, arrow_schema(name), ingest_id)
     return found
 

@@ -172,7 +172,7 @@ class FlowIndex:
             self._flows.append(number_of)
 
     def rows(self) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """(group, its flows, its packets), both as Arrow IPC."""
+        """(group, its flows, its packets)."""
         keys = list(self._numbers)
         group_of = np.array([group_of_key(k) for k in keys], np.int64)
         frames, offsets, flows = (
@@ -216,20 +216,25 @@ def ends_of_key(key: bytes) -> tuple[bytes, bytes]:
 
 
 def dump(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    """Without the schema, which its reader knows and which would outweigh the few packets of most groups."""
+    data = batch.serialize()
+    packed: bytes = pa.compress(data, "zstd", asbytes=True)
+    return len(data).to_bytes(8, "big") + packed
 
 
-def load(blob: bytes) -> pa.Table:
-    return pa.ipc.open_stream(blob).read_all()
+def _loaded(blob: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    data = pa.decompress(blob[8:], int.from_bytes(blob[:8], "big"), "zstd")
+    return pa.ipc.read_record_batch(data, schema)
+
+
+def flows_of(blob: bytes) -> pa.RecordBatch:
+    """The connections of a group in a split."""
+    return _loaded(blob, FLOWS)
 
 
 def places(blob: bytes) -> tuple[Ints, Ints]:
     """Frame in the split and place of the record relative to it, of each packet of a group."""
-    batch = pa.ipc.open_stream(blob).read_next_batch()
-    steps = (np.frombuffer(column.buffers()[1], np.int32, len(column)) for column in batch.columns)
+    steps = (np.frombuffer(column.buffers()[1], np.int32, len(column)) for column in _loaded(blob, INDEX).columns)
     frame, offset = (np.cumsum(c, dtype=np.int64) for c in steps)  # `to_numpy` would load pandas
     return frame, offset
 

@@ -27,7 +27,7 @@ from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.apart import apart, at_home, of_parts
-from rtmp_spark.spark.decode import Options, Piece, account_of, decode
+from rtmp_spark.spark.decode import Options, Piece, account_of, decode, rows_of
 from rtmp_spark.spark.flow_state import _FACTS, STATE_VERSION, state_of
 from rtmp_spark.spark.ledger import Superseded
 from rtmp_spark.spark.passes import bound, reason, weights
@@ -35,7 +35,7 @@ from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED, with_secrets
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
 from rtmp_spark.spark.resumed import resumed
-from rtmp_spark.spark.scan import FlowIndex, Split, as_problem, load, scan
+from rtmp_spark.spark.scan import FlowIndex, Split, as_problem, scan
 
 OPTIONS = Options(redact_key="00" * 32)
 COMPARED = tuple(t for t in DECODED if t not in ("open_flows", "streams"))  # attempts are numbered later
@@ -95,7 +95,7 @@ class Tables:
             plans_of = list({p.split.file for p in pieces})
             for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns):
                 for name, blob in blobs.items():
-                    made[name] += load(blob).to_pylist()
+                    made[name] += rows_of(blob).to_pylist()
                 if account is not None:
                     assert account_of(account)["rows"].keys() <= set(DECODED)
         for name, rows in self.rows.items():
