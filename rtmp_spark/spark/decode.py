@@ -54,6 +54,7 @@ from .paths import open_file
 from .scan import GROUPS, group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
+PAUSED = "paused"  # what connections go on from, beside the tables in a staged part
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,6 @@ class BucketRecording(Recording):
         self.settings.closed = note
         self._deliver(self._reassembler.finish(), 1 << 62)
         self.settings.closed = closed
-        self._sink.add("streams", self._sink.take_late("streams"))
         return gave
 
     def _name_file(self, number: int, capture_id: str) -> None:
@@ -196,6 +196,7 @@ class BucketRecording(Recording):
         self.capture_ids[number] = capture_id
 
     def take(self) -> Iterator[Batch]:
+        self._sink.add("streams", self._sink.take_late("streams"))
         yield from self._sink.flush(self.capture_ids)
 
     @property
@@ -257,8 +258,13 @@ def decode(
     tables: Sequence[str],
     states: Sequence[bytes] = (),
     newest_ns: int = 0,
+    *,
+    last: bool = True,
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
-    """Parts of rows; the last one with the bucket's own account as JSON."""
+    """Parts of rows; the last one with the bucket's own account as JSON.
+
+    Where these are not the `last` packets, connections do not end: their states stand in that part as `PAUSED`.
+    """
     recording = BucketRecording(options.settings(), tables, files)
     recording.resume(states)
     parts = Parts(tables)
@@ -275,13 +281,18 @@ def decode(
         if parts.full:
             yield parts.take(), None
     parts.add(recording.take())
-    flows = recording.open_flows(newest_ns)
-    gave = recording.finish()
-    provisional = list(recording.take())
-    parts.add(provisional)
-    if "open_flows" in tables:
-        parts.add(_flow_rows(flows, gave, provisional, options.sensor))
-    last = parts.take()
+    if last:
+        flows = recording.open_flows(newest_ns)
+        gave = recording.finish()
+        provisional = list(recording.take())
+        parts.add(provisional)
+        if "open_flows" in tables:
+            parts.add(_flow_rows(flows, gave, provisional, options.sensor))
+        blobs = parts.take()
+    else:
+        blobs = parts.take()
+        for _, paused in _flow_rows(recording.open_flows(0), {}, (), options.sensor):
+            blobs[PAUSED] = _stream([paused])
     account = {
         "connections": recording.connections,
         "refusals": recording.refusals,
@@ -289,7 +300,7 @@ def decode(
         "rows": parts.rows,
         "bytes": parts.bytes,
     }
-    yield last, json.dumps(account)
+    yield blobs, json.dumps(account)
 
 
 def _flow_rows(
@@ -324,6 +335,8 @@ def _packets(piece: Piece, dissector: Dissector, recording: Recording) -> Iterat
             for block in capture:
                 taken = recording.take_secrets(capture, taken)
                 yield block, _ours(dissector.segments(block), groups)
+            return
+        if not piece.indexes:
             return
         header = parse_header(file.read(FILE_HEADER_BYTES))
         frame, offset = (np.concatenate(c) for c in zip(*(places(blob) for blob in piece.indexes)))

@@ -22,7 +22,8 @@ from rtmp_spark.capture.columns import arrow_batch, arrow_column
 from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
 
-from .decode import Options, Piece, SplitPlan, account_of, decode, rows_of
+from .apart import at_home
+from .decode import PAUSED, Options, Piece, SplitPlan, account_of, decode, rows_of
 from .failpoint import failpoint
 from .plan import Buckets
 from .scan import About, Split, ends_of_key, flows_of, group_of_key, scan
@@ -48,6 +49,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
+States = Mapping[int, Sequence[bytes]]  # of connections that go on, by index group
 CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
@@ -158,6 +160,27 @@ def bound(keys: Iterable[bytes]) -> list[list[int]]:
     return [sorted(groups) for groups in servers.values() if len(groups) > 1]
 
 
+def rounds(index: pa.Table, plans: Mapping[int, SplitPlan], size: int) -> list[pa.Table]:
+    """The index in parts of this many bytes of payload, in the order in which their packets are decoded."""
+    bytes_of: dict[int, int] = {}
+    for split_id, flows in zip(index["split_id"].to_pylist(), index["flows"].to_pylist()):
+        bytes_of[split_id] = bytes_of.get(split_id, 0) + pc.sum(flows_of(flows)["bytes"]).as_py()
+    parts: list[list[int]] = [[]]
+    room = size
+    for split_id in sorted(bytes_of, key=lambda i: (plans[i].file.number, plans[i].start)):
+        if room <= 0:
+            parts.append([])
+            room = size
+        parts[-1].append(split_id)
+        room -= bytes_of[split_id]
+    return [index.filter(pc.is_in(index["split_id"], pa.array(ids, pa.int64()))) for ids in parts]
+
+
+def paused(blobs: Iterable[bytes], index: pa.Table) -> States:
+    """The connections that a round left, by the groups of the whole index."""
+    return at_home({0: [state for blob in blobs for state in rows_of(blob)["state"].to_pylist()]}, index)
+
+
 class Decoder:
     """The second pass over an index: buckets in, a DataFrame of staged parts out."""
 
@@ -168,7 +191,7 @@ class Decoder:
         buckets: Buckets,
         options: Options,
         tables: Sequence[str],
-        states: Mapping[int, Sequence[bytes]],
+        states: States,
         newest_ns: int,
         driver: int,
     ) -> None:
@@ -180,7 +203,7 @@ class Decoder:
         self.states = {group: list(blobs) for group, blobs in states.items()}
         self.newest_ns = newest_ns
         self.driver = driver
-        fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string())]
+        fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string()), pa.field(PAUSED, pa.binary())]
         self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
 
     def run(self, index: pa.Table, groups: frozenset[int], keep: Callable[[DataFrame], None]) -> list[tuple[int, str]]:
@@ -198,21 +221,30 @@ class Decoder:
             return [culprit for part in halves for culprit in self.run(index, part, keep)]
         return []
 
-    def staged(self, index: pa.Table, groups: frozenset[int]) -> DataFrame:
-        """Lazily: decoding happens when the parts are collected or written."""
-        wanted = sorted(groups)
-        bucket = pa.array([self.buckets.of_group[g] for g in index["group"].to_pylist()], pa.int32())
+    def staged(
+        self, index: pa.Table, groups: frozenset[int], states: States | None = None, *, last: bool = True
+    ) -> DataFrame:
+        """Lazily: decoding happens when the parts are collected or written.
+
+        `states` go on instead of the saved ones; connections end unless these are not the `last` packets."""
+        states = self.states if states is None else states
+        bucket_of, here = self.buckets.of_group, index["group"].to_pylist()
+        bucket = pa.array([bucket_of[g] for g in here], pa.int32())
         table = pa.table(
             {"bucket": bucket, **{c: index[c] for c in ("split_id", "group", "packets")}}, schema=_PIECES
-        ).filter(pc.is_in(index["group"], pa.array(wanted, pa.int32())))
+        ).filter(pc.is_in(index["group"], pa.array(sorted(groups), pa.int32())))
+        silent = sorted(groups.intersection(states).difference(here))  # they go along, without packets
+        if silent:
+            nothing = [(bucket_of[group], index["split_id"][0].as_py(), group, None) for group in silent]
+            table = pa.concat_tables([table, pa.Table.from_batches([arrow_batch(zip(*nothing), _PIECES)])])
         frame = self.spark.createDataFrame(table)
         count = self.buckets.count
         spread = frame.repartitionById(count, "bucket") if count > 1 else frame.coalesce(1)
-        return spread.mapInArrow(self._task(), spark_schema(self.schema))
+        return spread.mapInArrow(self._task(states, last), spark_schema(self.schema))
 
-    def _task(self) -> Callable[[Batches], Batches]:
+    def _task(self, states: States, last: bool) -> Callable[[Batches], Batches]:
         plans, options, tables = self.plans, self.options, self.tables
-        states, newest_ns, schema, driver = self.states, self.newest_ns, self.schema, self.driver
+        newest_ns, schema, driver = self.newest_ns, self.schema, self.driver
 
         def run(batches: Batches) -> Batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
@@ -230,10 +262,10 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns)
+                parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns, last=last)
                 with rare_collections():
                     for blobs, account in parts:
-                        row = (bucket, account, *map(blobs.get, tables))
+                        row = (bucket, account, blobs.get(PAUSED), *map(blobs.get, tables))
                         yield arrow_batch([[value] for value in row], schema)
 
         return run

@@ -19,12 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from rtmp_spark.capture.connection import endpoint
 from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError, ViolationCode
-from rtmp_spark.schema import TABLES, arrow_schema
+from rtmp_spark.schema import TABLES
 
 from . import passes
 from .apart import apart, at_home, of_parts
@@ -44,15 +44,13 @@ from .plan import Scanned, assign, cut, judge, number, pack, split_plans
 from .redo import Redo, redo
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
+from .staging import Staging
 from .stoppable import Stop
-from .tables import WRITERS, no_glob, spark_schema
+from .tables import WRITERS
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
-COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
-SMALL_TABLE = 8 << 20  # of staged rows; up to here they do so from a large input too
 FEW_ROWS = 20_000  # of all tables; more are written quicker by code made for them
-SEEN_TOGETHER = ("connections", "streams", "findings")  # always there: what several connections show is told there
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
 
@@ -306,14 +304,16 @@ class _Ingest:
         self._tell("decode", captures)
         with self._phase("decode"):
             decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
-            rows, large, accounts = self._decode(decoder, index, writer, tables)
+            staging = Staging(self.spark, writer, decoder, self.cores, self.summary.bytes)
+            decoded = staging.decode(index, begun, may_pause=not going_on.tunnels)
+            rows, large, self.crashed = decoded.rows, decoded.large, decoded.crashed
         if late is not None:
             going_on.late += late.result()
         self.summary.late.extend(going_on.told)
         self._tell("write", captures)
         with self._phase("write"):
             other: dict[int, int] = {}
-            for account in accounts:
+            for account in decoded.accounts:
                 self.summary.connections += account["connections"]
                 for name, count in account["rows"].items():
                     self.summary.rows[name] = self.summary.rows.get(name, 0) + count
@@ -328,7 +328,7 @@ class _Ingest:
         with self._phase("commit"):
             files = new[-1].number + 1
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
-            if large:
+            if decoded.staged:
                 sweep_staging(self.spark, writer.staging)
         for item in new:
             told = (item.file.path, item.about.error_hint or "")
@@ -380,43 +380,6 @@ class _Ingest:
             self.resumed_at[header.uid] = min(header.second * 1_000_000, header.ts_last_ns // 1000)
             self.summary.resumed += header.has_rows
         return found
-
-    def _decode(
-        self, decoder: passes.Decoder, index: pa.Table, writer: Writer, tables: Sequence[str]
-    ) -> tuple[dict[str, pa.Table], dict[str, Any], list[dict[str, Any]]]:
-        """Rows that came to the driver, rows that stay in Spark, and the accounts of the buckets."""
-        if not index.num_rows:
-            return {}, {}, []
-        groups = decoder.buckets.groups
-        if self.summary.bytes <= COLLECT_BYTES:
-            collected: list[pa.Table] = []
-            self.crashed = decoder.run(index, groups, lambda staged: collected.append(staged.toArrow()))
-            parts = pa.concat_tables(collected) if collected else decoder.schema.empty_table()
-            return passes.collected(parts, tables, writer.ingest_id), {}, passes.accounts(parts)
-        directory = writer.staging
-
-        def keep(staged: DataFrame) -> None:
-            staged.write.mode("append").option("compression", "uncompressed").parquet(directory)
-
-        self.crashed = decoder.run(index, groups, keep)
-        failpoint("staged")
-        kept = self.spark.read.schema(spark_schema(decoder.schema)).parquet(no_glob(directory))
-        parts = kept.select("account", *SEEN_TOGETHER).toArrow()
-        accounts = passes.accounts(parts)
-        rows = passes.collected(parts, SEEN_TOGETHER, writer.ingest_id)
-        sizes = {name: sum(a["bytes"].get(name, 0) for a in accounts) for name in tables if name not in SEEN_TOGETHER}
-        few = [name for name, size in sizes.items() if 0 < size <= SMALL_TABLE]
-        if few:
-            rows |= passes.collected(kept.select(*few).toArrow(), few, writer.ingest_id)
-        large = {}
-        for name, size in sizes.items():
-            if size > SMALL_TABLE:
-                column = kept.select(name).where(f"`{name}` IS NOT NULL")
-                if decoder.buckets.count < self.cores:  # one file of parts would be read by one task
-                    column = column.repartition(self.cores)
-                schema = spark_schema(arrow_schema(name))
-                large[name] = column.mapInArrow(passes.unstage(name, writer.ingest_id), schema)
-        return rows, large, accounts
 
     def _tell_crashes(self, new: Sequence[Scanned], index: pa.Table) -> None:
         """A connection that kills its worker costs only itself: a finding about the files that hold it."""

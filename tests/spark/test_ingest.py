@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import deltalake
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import ALL_TABLES, Recording
@@ -23,10 +24,11 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.schema import TABLES
-from rtmp_spark.spark import Lake, Summary, failpoint, ingest, pipeline
+from rtmp_spark.spark import Lake, Summary, failpoint, ingest, pipeline, staging
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.lake import open_writer
 from rtmp_spark.spark.maintain import optimize
+from rtmp_spark.spark.passes import Decoder
 
 VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -92,8 +94,8 @@ def test_split_size_order_and_staging(
     spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small splits, files in the other order, rows staged in Parquet as large inputs are."""
-    monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
-    monkeypatch.setattr(pipeline, "SMALL_TABLE", 0)
+    monkeypatch.setattr(staging, "COLLECT_BYTES", 0)
+    monkeypatch.setattr(staging, "SMALL_TABLE", 0)
     settings = spark.conf.getAll
     run(spark, reversed(captures), tmp_path / "lake", split_bytes=1 << 16)
     assert same(raw(all_at_once), raw(tmp_path / "lake")) == []
@@ -101,18 +103,47 @@ def test_split_size_order_and_staging(
     assert spark.conf.getAll == settings
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_few_connections_are_written_while_they_are_decoded(
+    spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """One connection over three files and two that come later, round by round; and where a worker dies in the second
+    round, without rounds."""
+    files = [*sorted(sample_pcaps.glob("rotated_publish_*.pcap")), sample_pcaps / "republish_same_name.pcap"]
+    run(spark, files, tmp_path / "at once")
+    monkeypatch.setattr(pipeline, "_cores", lambda _: 8)
+    for name, value in {"COLLECT_BYTES": 0, "ROUND_BYTES": 1 << 16, "MOST_ROUNDS": 100}.items():
+        monkeypatch.setattr(staging, name, value)
+    begun: list[bool] = []
+    staged, lake = Decoder.staged, tmp_path / "in rounds"
+
+    def stage(self: Decoder, *args: Any, **options: Any) -> DataFrame:
+        begun.append(options.get("last", True))
+        if dies and len(begun) == 2:
+            while not deltalake.DeltaTable(lake / "messages").to_pyarrow_table().num_rows:
+                time.sleep(0.1)
+            raise RuntimeError("Python worker exited unexpectedly (crashed)")
+        return staged(self, *args, **options)
+
+    monkeypatch.setattr(Decoder, "staged", stage)
+    run(spark, files, lake, split_bytes=1 << 15)
+    assert begun.count(False) >= 2 and begun.count(True) == 1
+    assert same(raw(tmp_path / "at once"), raw(lake)) == []
+    assert not list((lake / "_staging").iterdir())
+
+
 def test_a_lake_on_another_file_system(
     spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that only Java knows: guarded by a lease, made by SQL, and staged rows are gone from there too."""
-    monkeypatch.setattr(pipeline, "COLLECT_BYTES", 0)
-    monkeypatch.setattr(pipeline, "SMALL_TABLE", 0)
+    monkeypatch.setattr(staging, "COLLECT_BYTES", 0)
+    monkeypatch.setattr(staging, "SMALL_TABLE", 0)
     spark.conf.set("fs.viewfs.mounttable.shelf.link./lakes", f"file://{tmp_path}")
     for lake in (tmp_path / "here", "viewfs://shelf/lakes/there"):
         assert ingest(spark, [str(sample_pcaps / SMALL)], str(lake)).rows["messages"] == 32
     assert same(raw(tmp_path / "here"), raw(tmp_path / "there")) == []
     assert (tmp_path / "there" / "_lease").exists()
-    assert not [f for f in (tmp_path / "there" / "_staging").glob("*/*.parquet") if f.stat().st_size > 1000]
+    assert not [f for f in (tmp_path / "there" / "_staging").rglob("*.parquet") if f.stat().st_size > 1000]
 
 
 def test_one_by_one_with_others_between(
