@@ -25,7 +25,7 @@ from .tables import no_glob, spark_schema
 
 COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which writes small tables quicker
 SMALL_TABLE = 8 << 20  # of staged rows; up to here they do so from a large input too
-ROUND_BYTES = 512 << 20  # of payload
+ROUND_BYTES = 512 << 20  # of payload for each bucket: some seconds, for a round costs half of one
 MOST_ROUNDS = 32
 SEEN_TOGETHER = ("connections", "streams", "findings")  # always in the driver: what several connections show
 FINAL = ("messages", "media_tags", "payloads")  # rows that a connection which goes on never takes back
@@ -56,9 +56,9 @@ class Staging:
             return Decoded()
         if self.input_bytes <= COLLECT_BYTES:
             return self._collected(index)
-        few = self.decoder.buckets.count < self.cores
+        buckets = self.decoder.buckets.count
         rounds, crashed = 0, []
-        if few and may_pause and not self.writer.fenced:  # a fenced writer appends once to a table
+        if 2 * buckets <= self.cores and may_pause and not self.writer.fenced:  # who is fenced appends once to a table
             rounds = self._write_rounds(index, begun)
         last = self._directory(rounds)
         if not rounds:
@@ -73,7 +73,7 @@ class Staging:
         large, small = {}, []
         for name in [n for n, size in sizes.items() if size and n not in SEEN_TOGETHER]:
             if sizes[name] > SMALL_TABLE or unwritten[name] is not kept:
-                large[name] = _rows(unwritten[name], name, ingest_id, self.cores if few else 0)
+                large[name] = _rows(unwritten[name], name, ingest_id, self.cores if buckets < self.cores else 0)
             else:
                 small.append(name)
         if small:
@@ -93,7 +93,8 @@ class Staging:
         None where that does not pay, or where a worker died: who did it is found where nothing was written yet.
         """
         decoder, writer = self.decoder, self.writer
-        *rounds, last = passes.rounds(index, decoder.plans, max(ROUND_BYTES, self.input_bytes // MOST_ROUNDS))
+        size = max(ROUND_BYTES * decoder.buckets.count, self.input_bytes // MOST_ROUNDS)
+        *rounds, last = passes.rounds(index, decoder.plans, size)
         if not rounds:
             return 0
         begun.result()

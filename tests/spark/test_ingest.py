@@ -112,7 +112,7 @@ def test_few_connections_are_written_while_they_are_decoded(
     files = [*sorted(sample_pcaps.glob("rotated_publish_*.pcap")), sample_pcaps / "republish_same_name.pcap"]
     run(spark, files, tmp_path / "at once")
     monkeypatch.setattr(pipeline, "_cores", lambda _: 8)
-    for name, value in {"COLLECT_BYTES": 0, "ROUND_BYTES": 1 << 16, "MOST_ROUNDS": 100}.items():
+    for name, value in {"COLLECT_BYTES": 0, "ROUND_BYTES": 1 << 14, "MOST_ROUNDS": 100}.items():
         monkeypatch.setattr(staging, name, value)
     begun: list[bool] = []
     staged, lake = Decoder.staged, tmp_path / "in rounds"
