@@ -75,6 +75,8 @@ def list_captures(paths: Iterable[str]) -> list[CaptureFile]:
     """The files that these paths mean, each once, in the order given (directories sorted)."""
     found: dict[str, CaptureFile] = {}
     for path in paths:
+        if not path:  # not the working directory, which is what an empty name means elsewhere
+            raise UserError("The name of a capture is empty.", "Is a variable of the shell not set?")
         files = _list_uri(path) if is_uri(path) else _list_local(_plain(path))
         for file in files:
             found.setdefault(file.path, file)

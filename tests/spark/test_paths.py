@@ -61,6 +61,11 @@ def test_what_is_not_there(bucket: str) -> None:
             list_captures([f"s3://bucket/{address}{QUERY}"])
 
 
+def test_an_empty_name_is_not_the_working_directory() -> None:
+    with pytest.raises(UserError, match="The name of a capture is empty"):
+        list_captures([""])
+
+
 def test_a_password_is_not_kept(bucket: str) -> None:
     with pytest.raises(UserError, match="holds a password") as caught:
         list_captures(["s3://me:verysecret@bucket/day=1"])
