@@ -117,6 +117,7 @@ class Extraction:
         self._settings = settings
         self._tracks: dict[tuple[int, int, int], list[FlvTrack]] = {}  # connection, direction, stream id
         self.streams: list[tuple[Stream, FlvTrack]] = []
+        self.cut = False  # media was there of which nothing can be written
         settings.hook = self._hook
         settings.closed = self._closed
 
@@ -147,7 +148,9 @@ class Extraction:
             spans = [s for s in conversation.session.spans if s.role == role]
             names = [s.name for s in spans if key[2] in (s.stream_id, s.media_stream_id)]
             for place, (own, track) in enumerate(_apart(self._tracks.pop(key), names), 1):
-                if not track.tags or (wanted is not None and not any(redactor.matches(wanted, name) for name in own)):
+                asked_for = wanted is None or any(redactor.matches(wanted, name) for name in own)
+                if not track.tags or not asked_for:
+                    self.cut |= asked_for and track.incomplete > 0
                     track.path.unlink(missing_ok=True)
                     continue
                 track.flush()
@@ -236,7 +239,8 @@ def run(args: argparse.Namespace) -> int:
         )
         if not found:
             if not code:
-                print("rtmp-spark: there is RTMP in what was given, but no media.", file=sys.stderr)
+                why = "none of its media is whole: bytes of every message are missing" if extraction.cut else "no media"
+                print(f"rtmp-spark: there is RTMP in what was given, but {why}.", file=sys.stderr)
             return code or NO_RTMP
         if into_directory:
             for stream, track in found:

@@ -154,6 +154,14 @@ def test_no_media_and_no_rtmp(sample_pcaps: Path, tmp_path: Path) -> None:
         assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 5
 
 
+def test_media_of_which_no_message_is_whole(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Packets were cut to 96 bytes: there is media, and no tag of it can be written."""
+    assert main(["extract", str(sample_pcaps / "snaplen96_ffmpeg_publish.pcap"), "-o", str(tmp_path / "x.flv")]) == 5
+    assert "none of its media is whole" in capsys.readouterr().err
+
+
 def test_names_from_the_wire_are_quoted_and_cannot_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
