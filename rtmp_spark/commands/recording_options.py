@@ -25,13 +25,14 @@ from rtmp_spark.forensics.judge import Judge
 _HOW_TO_READ_TLS = f"If RTMP is inside, to get its keys {keylog.HOW_TO_GET_KEYS}."
 USAGE, FILE_FAILED, NO_RTMP = 2, 4, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_CHOOSING = ("uid", "stream", "host", "port", "since", "until")
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
-def add_path_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", nargs="+", metavar="FILE", help="pcap or pcapng, plain, gzip or zstd; - is standard input"
-    )
+def add_path_argument(parser: argparse.ArgumentParser, *, twice: bool = False) -> None:
+    """`twice`: it is read more than once, which standard input cannot be."""
+    kinds = "pcap or pcapng, plain, gzip or zstd"
+    parser.add_argument("paths", nargs="+", metavar="FILE", help=kinds if twice else f"{kinds}; - is standard input")
 
 
 def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,19 +154,30 @@ def tell_problems(files: list[CaptureFile]) -> None:
 
 def exit_code(recording: Recording, args: argparse.Namespace) -> int:
     """The exit code for a recording that was read: what a person asked for that is not there counts first."""
-    if not recording.connections:
-        for word, wanted in (("connection", args.uid), ("stream", args.stream)):
-            if wanted is not None:
-                raise UserError(
-                    f"There is no {word} {wanted} in what was given.", "`rtmp-spark inspect` without it lists them."
-                )
+    chosen = [] if recording.connections else [o for o in _CHOOSING if getattr(args, o, None) is not None]
+    if "uid" in chosen or "stream" in chosen:
+        if len(chosen) > 1:
+            raise UserError(
+                f"No connection in what was given has all of {_options(chosen)}.",
+                "`rtmp-spark inspect` without them lists what there is.",
+            )
+        word, wanted = ("connection", args.uid) if args.uid is not None else ("stream", args.stream)
+        remedy = "`rtmp-spark inspect` without it lists them."
+        raise UserError(f"There is no {word} {wanted} in what was given.", remedy)
     if any(file.status == "failed" for file in recording.files):
         return FILE_FAILED
     if not recording.connections:
-        print("rtmp-spark: no RTMP in what was given.", file=sys.stderr)
+        said = "no RTMP in what was given. It is looked for on every port: check what was recorded."
+        if chosen:
+            said = f"no RTMP connection in what was given matches {_options(chosen)}. Try without."
+        print(f"rtmp-spark: {said}", file=sys.stderr)
         closed = recording.refusals.get(TLS, 0)
         if closed:
             closed_ones = f"{closed} TLS connection{'' if closed == 1 else 's'}"
             print(f"rtmp-spark: {closed_ones} could not be read. {_HOW_TO_READ_TLS}", file=sys.stderr)
         return NO_RTMP
     return 0
+
+
+def _options(names: list[str]) -> str:
+    return " and ".join(f"--{name}" for name in names)

@@ -33,7 +33,7 @@ from rtmp_spark.report.text import endpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_path_argument(parser)
+    add_path_argument(parser, twice=True)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.pcapng", help="where to write the packets")
     parser.add_argument(
         "--with-secrets", action="store_true", help="put the TLS secrets of the connection into the file, for Wireshark"

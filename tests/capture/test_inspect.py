@@ -143,6 +143,14 @@ def test_what_is_not_there_is_said(sample_pcaps: Path, capsys: pytest.CaptureFix
         assert main(["inspect", str(sample_pcaps / PUBLISH), *arguments]) == 2
         assert arguments[1] in capsys.readouterr().err
     assert main(["inspect", str(sample_pcaps / "garbage_on_1935.pcap"), "--port", "1"]) == 5
+    capsys.readouterr()
+    path = str(sample_pcaps / PUBLISH)
+    assert main(["inspect", path, "--host", "192.0.2.1", "--until", "2026"]) == 5
+    assert "no RTMP connection in what was given matches --host and --until." in capsys.readouterr().err
+    (row,) = lines(capsys, path, "--table", "connections")
+    assert main(["inspect", path, "--uid", row["uid"], "--stream", "nobody"]) == 2
+    said = capsys.readouterr().err
+    assert "no connection" not in said and "No connection in what was given has all of --uid and --stream." in said
 
 
 def test_payloads_are_those_of_the_messages_of_the_time(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +172,13 @@ def test_wire_text_cannot_steer_the_terminal() -> None:
 
 
 # -- slice ------------------------------------------------------------------------------------------------------
+
+
+def test_only_slice_offers_no_standard_input(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, offered in (("inspect", True), ("extract", True), ("slice", False)):
+        assert main([command, "--help"]) == 0
+        assert ("standard input" in " ".join(capsys.readouterr().out.split())) == offered, command
+    assert main(["slice", "-", "--uid", "C", "-o", "x.pcapng"]) == 2
 
 
 def test_a_slice_is_one_connection_whole(
