@@ -154,7 +154,11 @@ def show(summary: Summary, dry_run: bool) -> None:
     print(f"  connections {summary.connections}, of these {summary.resumed} went on from earlier captures")
     counts = ", ".join(f"{name} {count}" for name, count in sorted(summary.rows.items()) if count)
     print(f"  rows: {counts or 'none'}")
-    for word, paths in (("known already", summary.known), ("same content as another capture", summary.duplicates)):
+    for word, paths in (
+        ("known already (--redo decodes them again)", summary.known),
+        ("same content as another capture", summary.duplicates),
+        ("grown since they were ingested, and decoded again", summary.grown),
+    ):
         if paths:
             print(f"  {word}: {len(paths)}")
     for path, reason in summary.partial:

@@ -25,7 +25,19 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, TABLES
 
 from .failpoint import failpoint
-from .ledger import BEGUN, CLEANED, COMMITTED, REPLACEABLE, ROLLED_BACK, Ledger, State, Superseded, replaced
+from .ledger import (
+    BEGUN,
+    CAPTURES,
+    CLEANED,
+    COMMITTED,
+    FAILED,
+    REPLACEABLE,
+    ROLLED_BACK,
+    Ledger,
+    State,
+    Superseded,
+    replaced,
+)
 from .lock import local_path, whole_path, writer_lock
 from .tables import WRITERS, create_tables, delta_name
 from .template import new_lake
@@ -220,8 +232,8 @@ def sweep_staging(spark: SparkSession, path: str) -> None:
 def _clean_up(lake: Lake, ingest_id: int, entries: tuple[Superseded, ...]) -> None:
     inline = entries
     if len(entries) > MERGE_FROM:
-        _merge_away(lake, ingest_id, tuple(e for e in entries if e.tables != ("captures",)))
-        inline = tuple(e for e in entries if e.tables == ("captures",))
+        _merge_away(lake, ingest_id, tuple(e for e in entries if e.tables not in (CAPTURES, FAILED)))
+        inline = tuple(e for e in entries if e.tables in (CAPTURES, FAILED))
     _each_table(lake, {name: replaced(name, inline, ingest_id) for name in TABLES})
     failpoint("before cleaned")
     lake.ledger.write([CLEANED], ingest_id)

@@ -45,6 +45,7 @@ _KEY_FILE = "_redact/key"
 _OLD_KEY = "rtmp_spark.redact_key"  # where lakes had it before; the next ingest moves it
 _COMMENT = "the ledger: an ingest's rows count once it is committed here"
 REPLACEABLE = tuple(name for name in TABLES if name != "captures")
+CAPTURES, FAILED = ("captures",), ("failed",)  # what an entry is about, if about no connection
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Superseded:
     tables: tuple[str, ...] = REPLACEABLE  # those that hold rows to replace
     command_c2s: int | None = None  # commands may lag behind their messages; None: they do not
     command_s2c: int | None = None
+
+    @classmethod
+    def failed(cls, sensor: str, path: str) -> Superseded:
+        """The row about a file that failed."""
+        return cls(json.dumps([sensor, path]), tables=FAILED)
 
     def dump(self) -> str:
         return json.dumps(list(vars(self).values()))
@@ -78,12 +84,16 @@ class Superseded:
 def replaced(table: str, entries: Iterable[Superseded], before: int) -> str:
     """SQL condition for the rows of `table` that ingest `before` replaced; empty when there can be none.
 
-    An entry for `captures` names a capture instead of a connection, and stands for the findings about it too.
+    An entry for `captures` names a capture instead of a connection, and stands for the findings about it too; one for
+    a file that failed names its sensor and path.
     """
     entries = list(entries)
-    captures = ", ".join(literal(e.uid) for e in entries if e.tables == ("captures",))
+    captures = ", ".join(literal(e.uid) for e in entries if e.tables == CAPTURES)
     if table == "captures":
-        return f"ingest_id < {before} AND capture_id IN ({captures})" if captures else ""
+        files = [json.loads(e.uid) for e in entries if e.tables == FAILED]
+        any_of = [f"(sensor = {literal(s)} AND path = {literal(p)} AND status = 'failed')" for s, p in files]
+        any_of += [f"capture_id IN ({captures})"] if captures else []
+        return f"ingest_id < {before} AND ({' OR '.join(any_of)})" if any_of else ""
     about_files = f"(ingest_id < {before} AND uid IS NULL AND capture_id IN ({captures}))"
     entries = [e for e in entries if table in e.tables]
     if table == "findings" and captures:

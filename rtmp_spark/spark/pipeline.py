@@ -33,6 +33,7 @@ from .deliver import deliveries
 from .failpoint import failpoint
 from .file_rows import file_rows
 from .flow_state import SavedFlow
+from .grown import beginnings, failed_before
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer, sweep_staging
 from .late import late_parts
@@ -41,7 +42,7 @@ from .lock import whole_path
 from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
-from .redo import Redo, redo
+from .redo import Redo, redo, require_all
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
 from .staging import Staging
@@ -65,6 +66,7 @@ class Summary:
     ingested: list[str] = field(default_factory=list)
     known: list[str] = field(default_factory=list)  # skipped: path, size and time are in the ledger
     duplicates: list[str] = field(default_factory=list)  # skipped: the same content under another name
+    grown: list[str] = field(default_factory=list)  # ingested before when they were shorter, whose rows they replace
     partial: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
@@ -153,6 +155,7 @@ class _Ingest:
         self.cores = _cores(spark)
         self.beside = ThreadPoolExecutor(1)  # Spark's small queries and writes are mostly waiting
         self.crashed: list[tuple[int, str]] = []
+        self.ledger: list[dict[str, Any]] = []  # what it knows of captures; times in microseconds
         self.known_until = 0  # the newest packet in the lake, microseconds
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
@@ -210,15 +213,31 @@ class _Ingest:
         with self._phase("scan"):
             scanned, index = self._scan(files)
         replaces: Redo | None = None
-        if again:
-            replaces = redo(writer, scanned, passes.first_seen(index), options.sensor, saved.result())
-            known_ids -= replaces.capture_ids
-            if replaces.more:
-                with self._phase("scan"):
-                    scanned, index = self._scan([*files, *replaces.more])
-        number(scanned, known_ids, writer.state.files)
+        held = beginnings(self.ledger, scanned)
+        grown = sorted({item.file.path for item in held.values()})
+        try:
+            if again or held:
+                replaces = redo(writer, scanned, passes.first_seen(index), options.sensor, saved.result(), held)
+                if replaces.more:
+                    with self._phase("scan"):
+                        scanned, index = self._scan([*files, *replaces.more])
+                    require_all(replaces, scanned, held)
+                known_ids -= replaces.capture_ids
+                self.summary.grown = grown
+        except UserError as error:
+            if again:
+                raise
+            replaces = None  # the others go their way, and what was there of these stays
+            self.summary.late += [f"{path} has grown since it was ingested: {error}" for path in grown]
+            chosen = {file.path for file in files}.difference(grown)
+            scanned = [item for item in scanned if item.file.path in chosen]
+        file_and_reason = ("path", "size_bytes", "modified_at", "error_hint")
+        failed = {tuple(row[name] for name in file_and_reason) for row in self.ledger if row["status"] == "failed"}
+        number(scanned, known_ids, writer.state.files, failed)
         new = sorted((s for s in scanned if s.number >= 0), key=lambda s: s.number)
         self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
+        again_failed = [s for s in scanned if s.number < 0 and not s.duplicate]
+        self.summary.failed += [(s.file.path, s.about.error_hint or "") for s in again_failed]
         if not new:
             return
         self._write(writer, new, index, options, replaces, saved, begun or self._begin(writer, options))
@@ -231,12 +250,15 @@ class _Ingest:
     ) -> tuple[list[CaptureFile], set[str]]:
         """Files that the ledger does not know, and the content that it does."""
         columns = ["path", "size_bytes", "modified_at", "capture_id", "status", "error_hint", "error_code", "sensor",
-                   "ts_last"]  # fmt: skip
+                   "ts_first", "ts_last", "compression"]  # fmt: skip
         rows: list[dict[str, Any]] = []
         if not (isinstance(lake, Writer) and lake.is_new):
             rows = [r for r in lake.table("captures").select(*columns).toArrow().to_pylist() if r["sensor"] == sensor]
-        known = {(r["path"], r["size_bytes"], _micros(r["modified_at"])): r for r in rows}
-        self.known_until = max((_micros(r["ts_last"]) or 0 for r in rows), default=0)
+        for found in rows:
+            found.update({name: _micros(found[name]) for name in ("modified_at", "ts_first", "ts_last")})
+        self.ledger = rows
+        known = {(r["path"], r["size_bytes"], r["modified_at"]): r for r in rows}
+        self.known_until = max((r["ts_last"] or 0 for r in rows), default=0)
         fresh: list[CaptureFile] = []
         for file in files:
             row = known.get((file.path, file.size_bytes, file.modified_ns // 1000))
@@ -327,6 +349,7 @@ class _Ingest:
                 superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
         with self._phase("commit"):
             files = new[-1].number + 1
+            superseded += failed_before(self.ledger, new, options.sensor)
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
             if decoded.staged:
                 sweep_staging(self.spark, writer.staging)

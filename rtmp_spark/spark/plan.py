@@ -7,7 +7,7 @@ share a file that can only be read whole, or a file at all while there are enoug
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
 
@@ -90,8 +90,11 @@ def judge(
     return good, again
 
 
-def number(scanned: list[Scanned], known: Iterable[str], first: int) -> None:
-    """Give new captures their numbers in the order of time; content that is known already gets none."""
+def number(
+    scanned: list[Scanned], known: Iterable[str], first: int, failed: Collection[tuple[object, ...]] = ()
+) -> None:
+    """Give new captures their numbers in the order of time; content that is known already gets none, nor do files that
+    `failed` before as they are now (path, size, time in microseconds and reason)."""
     seen = set(known)
     for item in sorted(scanned, key=lambda s: s.order):
         capture_id = item.about.capture_id
@@ -100,6 +103,10 @@ def number(scanned: list[Scanned], known: Iterable[str], first: int) -> None:
                 item.duplicate = True
                 continue
             seen.add(capture_id)
+        file = item.file
+        if item.about.status == "failed":
+            if (file.path, file.size_bytes, file.modified_ns // 1000, item.about.error_hint) in failed:
+                continue
         item.number = first
         first += 1
 

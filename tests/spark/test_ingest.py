@@ -16,6 +16,7 @@ from typing import Any
 import deltalake
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from rewrite import pcap
 
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import ALL_TABLES, Recording
@@ -182,6 +183,66 @@ def test_bad_files_among_good_ones(spark: SparkSession, sample_pcaps: Path, tmp_
     assert statuses == {"empty.pcap": "failed", "letter.pcap": "failed", "a[x].pcap": "ok"}
     again = run(spark, [tmp_path], lake)
     assert again.exit_code == 4 and Lake(spark, str(lake)).captures.count() == 3
+
+
+def test_a_file_that_failed_has_one_row(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    """However often it is read, and whatever becomes of it."""
+    path, lake = tmp_path / "a.pcap", tmp_path / "lake"
+    frames = [(0, bytes(60))]
+    for content, status in ((b"", "failed"), (b"Dear reader", "failed"), (pcap(frames, link_type=190), "failed"),
+                            ((sample_pcaps / SMALL).read_bytes(), "ok")):  # fmt: skip
+        path.write_bytes(content)
+        for _ in range(2):
+            assert run(spark, [path], lake, verify=True).exit_code == (4 if status == "failed" else 0)
+            found = raw(lake)
+            assert len(found["captures"]) == 1 and f"'status': '{status}'" in found["captures"][0]
+            assert len(found["findings"]) == len(set(found["findings"]))
+    run(spark, [path], tmp_path / "other")
+    assert same(raw(tmp_path / "other"), found) == []
+
+
+def test_a_capture_that_grew_replaces_what_was_there(
+    spark: SparkSession, sample_pcaps: Path, captures: list[Path], tmp_path: Path
+) -> None:
+    """A recorder wrote on after its file was taken for closed, inside a connection that began in the file before."""
+    first, second, third = (p.read_bytes() for p in captures if p.name.startswith("rotated"))
+    paths = [tmp_path / f"{n}.pcap" for n in range(4)]
+    lake = tmp_path / "lake"
+    paths[0].write_bytes(first)
+    paths[1].write_bytes(second[: len(second) // 2])
+    paths[3].write_bytes((sample_pcaps / SMALL).read_bytes())
+    assert run(spark, paths[:2] + paths[3:], lake).grown == []
+    paths[1].write_bytes(second)
+    paths[2].write_bytes(third[:-1000])
+    grown = run(spark, paths[1:3], lake)
+    assert grown.grown == [str(paths[1])] and not grown.late
+    moved = tmp_path / "moved.pcap"  # known by what it holds, not by its name
+    moved.write_bytes(third)
+    assert run(spark, [moved], lake).grown == [str(moved)]
+    run(spark, [*paths[:2], moved, paths[3]], tmp_path / "once")
+    assert same(raw(tmp_path / "once"), raw(lake)) == []
+    assert run(spark, [*paths[:2], moved, paths[3]], lake).ingest_id is None
+
+
+def test_what_is_to_be_replaced_must_be_there(spark: SparkSession, captures: list[Path], tmp_path: Path) -> None:
+    """A name that was used again holds other packets: rows of the old ones must not go with it."""
+    rotated = [p.read_bytes() for p in captures if p.name.startswith("rotated")]
+    paths = [tmp_path / f"{n}.pcap" for n in range(3)]
+    for path, content in zip(paths, rotated):
+        path.write_bytes(content)
+    run(spark, paths, tmp_path / "lake")
+    before = raw(tmp_path / "lake")
+    for content, again in ((rotated[1], paths[2:]), (rotated[1][:-100], paths[2:]), (rotated[1][:-100], paths)):
+        paths[0].write_bytes(content)
+        with pytest.raises(UserError, match=r"0\.pcap is needed to decode its connections again and is gone"):
+            run(spark, again, tmp_path / "lake", redo=True)
+    assert same(before, raw(tmp_path / "lake")) == []
+    paths[0].unlink()
+    with paths[2].open("ab") as file:
+        file.write(rotated[2][24:])
+    (said,) = run(spark, paths[2:], tmp_path / "lake").late
+    assert "2.pcap has grown" in said and "0.pcap is needed" in said
+    assert same(before, raw(tmp_path / "lake")) == []
 
 
 def test_a_dry_run_does_nothing(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
