@@ -100,7 +100,10 @@ class PcapReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self.payload = _is_on(options, "payload")
         self.schema = packet_schema(options)
-        self.split_bytes = int(options.get("splitSize") or options.get("splitsize") or SPLIT_BYTES)
+        given_size = options.get("splitSize") or options.get("splitsize") or str(SPLIT_BYTES)
+        if not given_size.isdecimal():
+            raise UserError(f"The option splitSize is {given_size!r}.", "Give a number of bytes; 0 keeps files whole.")
+        self.split_bytes = int(given_size)
         given = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
         if not given:
             raise UserError("No capture was named.", 'Give one: spark.read.format("pcap").load(path).')

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from scapy.layers.inet import IP, TCP
 from scapy.utils import PcapReader
 
+from rtmp_spark.codec.errors import UserError
+from rtmp_spark.spark import source
 from rtmp_spark.spark.source import register
 
 NAME = "ffmpeg_publish_h264_aac.pcap"
@@ -41,6 +43,14 @@ def test_byte_ranges_give_the_same_packets(spark: SparkSession, sample_pcaps: Pa
     cut = load(spark, sample_pcaps / NAME, splitSize="40000").drop("frame")
     assert cut.select("record_offset").distinct().count() == cut.count() == whole.count()
     assert cut.exceptAll(whole).isEmpty()
+
+
+def test_a_split_size_that_is_none() -> None:
+    """Below nothing there would be no packets, without a word."""
+    for size in ("-5", "64MB", "1e6"):
+        with pytest.raises(UserError, match=f"The option splitSize is '{size}'. Give a number of bytes"):
+            source.PcapReader({"path": "a.pcap", "splitSize": size})
+    assert source.PcapReader({"path": "a.pcap", "splitSize": "0"}).split_bytes == 0
 
 
 def test_names_are_data_and_sql_can_ask(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
