@@ -1,6 +1,6 @@
 """The pages of docs/ that are made from the program: `python docs/generate.py` writes them.
 
-tables.md from the schema, cli.md from the parsers, findings.md from the catalogue. A test compares them.
+tables.md from the schema and the views, cli.md from the parsers, findings.md from the catalogue. A test compares them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import pyarrow as pa
 from rtmp_spark import cli
 from rtmp_spark.forensics import catalogue
 from rtmp_spark.schema import TABLES, Table
+from rtmp_spark.views import VIEWS
 
 DOCS = Path(__file__).parent
 
 TABLES_HEAD = """# Tables
 
-Made from `rtmp_spark/schema.py` by `python docs/generate.py`; do not edit.
+Made from `rtmp_spark/schema.py` and `rtmp_spark/views.py` by `python docs/generate.py`; do not edit.
 
 A lake is a directory with one Delta table per name, `<lake>/<table>`. The same rows come without Spark from
 `rtmp-spark inspect FILE --table NAME --json`.
@@ -43,8 +44,22 @@ was given; 130 stopped with Ctrl-C. Errors are one sentence and its remedy on st
 
 
 def tables_page() -> str:
-    names = ", ".join(f"[{name}](#{name})" for name in TABLES)
-    return "\n".join([TABLES_HEAD, f"{names}\n", *(line for table in TABLES.values() for line in _table(table))])
+    names = ", ".join(f"[{name}](#{name})" for name in (*TABLES, "views"))
+    tables = (line for table in TABLES.values() for line in _table(table))
+    return "\n".join([TABLES_HEAD, f"{names}\n", *tables, *_views()])
+
+
+def _views() -> Iterator[str]:
+    yield "## views\n"
+    yield (
+        "SQL views for the common questions. `Lake(spark, path).create_views()` makes them and one for every table,\n"
+        "for `spark.sql`; they show the lake as it is then.\n"
+    )
+    yield "| view | |"
+    yield "|---|---|"
+    for name, view in VIEWS.items():
+        yield f"| `{name}` | {_cell(view.answers)} |"
+    yield ""
 
 
 def _table(table: Table) -> Iterator[str]:

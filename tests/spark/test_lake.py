@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import duckdb
+import polars
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +21,7 @@ from rtmp_spark.spark.lake import Lake, Writer, open_writer
 from rtmp_spark.spark.ledger import Superseded
 from rtmp_spark.spark.lock import writer_lock
 from rtmp_spark.spark.tables import delta_name
+from rtmp_spark.views import VIEWS
 
 
 def filled(kind: pa.DataType) -> Any:
@@ -70,11 +73,23 @@ def test_every_table_exists_with_its_comments_and_clustering(spark: SparkSession
     assert detail is not None and list(detail["clusteringColumns"]) == list(TABLES["messages"].cluster_by)
 
 
-def test_other_readers_can_read_it(spark: SparkSession, path: str) -> None:
+def test_other_readers_can_read_it(spark: SparkSession, path: str, tmp_path: Path) -> None:
     connections = deltalake.DeltaTable(f"{path}/connections").to_pyarrow_table()
     assert "Cfirst" in connections["uid"].to_pylist()
     found = duckdb.sql("SELECT uid FROM connections").fetchall()
     assert ("Cfirst",) in found
+    shutil.copytree(f"{path}/connections", tmp_path / "plain")  # Polars does not open what a URI would quote
+    assert "Cfirst" in polars.read_delta(str(tmp_path / "plain"))["uid"].to_list()
+
+
+def test_the_views_of_the_common_questions(spark: SparkSession, path: str) -> None:
+    lake = Lake(spark, path)
+    there = lake.create_views()
+    assert set(there) == {*TABLES, *VIEWS} and all(there.values())
+    for name in there:
+        assert spark.table(name).columns, name
+    assert spark.table("connections").count() == lake.connections.count()
+    assert {r["uid"] for r in spark.sql("SELECT uid FROM endings").collect()} == set(uids(lake))
 
 
 def test_an_ingest_under_way_is_not_seen(spark: SparkSession, path: str) -> None:
