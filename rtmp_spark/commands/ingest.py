@@ -21,7 +21,7 @@ from rtmp_spark.commands.recording_options import add_keylog_argument, load_keyl
 
 if TYPE_CHECKING:
     from rtmp_spark.spark.paths import CaptureFile
-    from rtmp_spark.spark.pipeline import Progress, Summary
+    from rtmp_spark.spark.pipeline import Summary
     from rtmp_spark.spark.stoppable import Stop
 
 QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
@@ -105,28 +105,30 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
 
 
 def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
+    from rtmp_spark.commands.ingest_progress import shown
     from rtmp_spark.spark.pipeline import Stopped, ingest
 
     assert stop.spark is not None
-    summary = ingest(
-        stop.spark,
-        paths,
-        args.lake,
-        sensor=args.sensor,
-        keep_payloads=args.keep_payloads,
-        keep_secrets=args.keep_secrets,
-        host=args.host,
-        port=args.port,
-        since=args.since,
-        until=args.until,
-        keylog=load_keylog(args),
-        split_bytes=args.split_size,
-        redo=args.redo,
-        verify=args.verify,
-        dry_run=args.dry_run,
-        progress=None if args.quiet else _tell,
-        stop=stop,
-    )
+    with shown(args.quiet) as progress:
+        summary = ingest(
+            stop.spark,
+            paths,
+            args.lake,
+            sensor=args.sensor,
+            keep_payloads=args.keep_payloads,
+            keep_secrets=args.keep_secrets,
+            host=args.host,
+            port=args.port,
+            since=args.since,
+            until=args.until,
+            keylog=load_keylog(args),
+            split_bytes=args.split_size,
+            redo=args.redo,
+            verify=args.verify,
+            dry_run=args.dry_run,
+            progress=progress,
+            stop=stop,
+        )
     if args.json:
         print(json.dumps(summary.as_dict()))
     else:
@@ -134,12 +136,6 @@ def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
     if stop.is_set():
         raise Stopped(landed=True)
     return summary.exit_code
-
-
-def _tell(progress: Progress) -> None:
-    size = f"{progress.bytes / 1e6:.1f} MB"
-    files = f"{progress.files} file{'' if progress.files == 1 else 's'}"
-    print(f"rtmp-spark: {progress.phase}: {files}, {size}", file=sys.stderr)
 
 
 def show(summary: Summary, dry_run: bool) -> None:

@@ -51,6 +51,7 @@ from .flow_state import (
 )
 from .gather import gather
 from .paths import open_file
+from .pulse import Pulse
 from .scan import GROUPS, group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
@@ -258,18 +259,21 @@ def decode(
     tables: Sequence[str],
     states: Sequence[bytes] = (),
     newest_ns: int = 0,
+    pulse: Pulse | None = None,
     *,
     last: bool = True,
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON.
 
-    Where these are not the `last` packets, connections do not end: their states stand in that part as `PAUSED`.
+    `pulse` hears of payload bytes and messages. Where these are not the `last` packets, connections do not end: their
+    states stand in that part as `PAUSED`.
     """
+    pulse = pulse or Pulse("")
     recording = BucketRecording(options.settings(), tables, files)
     recording.resume(states)
     parts = Parts(tables)
     ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
-    dissector, current = Dissector(), -1
+    dissector, current, told = Dissector(), -1, 0
     for piece in ordered:
         number = piece.split.file.number
         if number != current:
@@ -277,6 +281,9 @@ def decode(
         for block, segments in _packets(piece, dissector, recording):
             recording.feed(block, segments, number)
             parts.add(recording._sink.ready())
+            messages = parts.rows.get("messages", 0)
+            pulse.add(bytes=int(segments.length.sum()), messages=messages - told)
+            told = messages
         parts.add(recording.take())
         if parts.full:
             yield parts.take(), None

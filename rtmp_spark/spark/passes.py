@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
@@ -26,6 +27,7 @@ from .apart import at_home
 from .decode import PAUSED, Options, Piece, SplitPlan, account_of, decode, rows_of
 from .failpoint import failpoint
 from .plan import Buckets
+from .pulse import Pulse
 from .scan import About, Split, ends_of_key, flows_of, group_of_key, scan
 from .tables import spark_schema
 
@@ -54,10 +56,12 @@ CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds mo
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 
-def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> tuple[dict[int, About], pa.Table]:
+def run_scan(
+    spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int, watched: str = ""
+) -> tuple[dict[int, About], pa.Table]:
     """What each split tells, and the index of all. A split whose scan kills its worker is told as failed."""
     try:
-        found = _scan_job(spark, tasks, driver)
+        found = _scan_job(spark, tasks, driver, watched)
     except Exception as error:
         if not is_workers_fault(error):
             raise
@@ -67,7 +71,7 @@ def run_scan(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int)
             crashed.error_hint = f"reading this file kills the worker ({reason(error)}); please report it"
             return {crashed.split_id: crashed}, SCANNED.empty_table()
         half = len(splits) // 2
-        left, right = (run_scan(spark, [part], driver) for part in (splits[:half], splits[half:]))
+        left, right = (run_scan(spark, [part], driver, watched) for part in (splits[:half], splits[half:]))
         return left[0] | right[0], pa.concat_tables([left[1], right[1]])
     abouts = [About(**json.loads(text)) for text in found["about"].drop_null().to_pylist()]
     index = found.filter(pc.greater_equal(found["group"], 0))
@@ -94,19 +98,23 @@ def reason(error: BaseException) -> str:
     return ((raised or lines or [type(error).__name__])[-1 if raised else 0])[:300].rstrip(".")
 
 
-def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int) -> pa.Table:
+def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int, watched: str) -> pa.Table:
     rows = [{"task": n, "splits": json.dumps([asdict(s) for s in task])} for n, task in enumerate(tasks)]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, _TASKS))
     spread = frame.repartitionById(len(rows), "task") if len(rows) > 1 else frame.coalesce(1)
-    return spread.mapInArrow(_scanner(driver), spark_schema(SCANNED)).toArrow().cast(SCANNED)
+    return spread.mapInArrow(_scanner(driver, watched), spark_schema(SCANNED)).toArrow().cast(SCANNED)
 
 
-def _scanner(driver: int) -> Callable[[Batches], Batches]:
+def _scanner(driver: int, watched: str) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for text in batch.column(1).to_pylist():
-                for fields in json.loads(text):
-                    yield from _scanned(Split(**fields), driver)
+        with closing(Pulse(watched)) as pulse:
+            for batch in batches:
+                for text in batch.column(1).to_pylist():
+                    for fields in json.loads(text):
+                        split = Split(**fields)
+                        yield from _scanned(split, driver)
+                        end = split.end or split.size_bytes
+                        pulse.add(files=int(end == split.size_bytes), bytes=end - split.start)
 
     return run
 
@@ -129,6 +137,10 @@ def weights(index: pa.Table) -> dict[int, int]:
         cost += CONNECTION_WEIGHT * table.num_rows
         found[group] = found.get(group, 0) + cost
     return found
+
+
+def payload_bytes(index: pa.Table) -> int:
+    return sum(pc.sum(flows_of(flows)["bytes"]).as_py() or 0 for flows in index["flows"].to_pylist())
 
 
 def first_seen(index: pa.Table) -> dict[bytes, int]:
@@ -194,6 +206,7 @@ class Decoder:
         states: States,
         newest_ns: int,
         driver: int,
+        watched: str = "",
     ) -> None:
         self.spark = spark
         self.plans = dict(plans)
@@ -203,6 +216,7 @@ class Decoder:
         self.states = {group: list(blobs) for group, blobs in states.items()}
         self.newest_ns = newest_ns
         self.driver = driver
+        self.watched = watched
         fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string()), pa.field(PAUSED, pa.binary())]
         self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
 
@@ -245,6 +259,7 @@ class Decoder:
     def _task(self, states: States, last: bool) -> Callable[[Batches], Batches]:
         plans, options, tables = self.plans, self.options, self.tables
         newest_ns, schema, driver = self.newest_ns, self.schema, self.driver
+        watched = self.watched
 
         def run(batches: Batches) -> Batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
@@ -262,8 +277,9 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns, last=last)
-                with rare_collections():
+                with rare_collections(), closing(Pulse(watched)) as pulse:
+                    mine = list(pieces.values()), list(files), options, tables, open_flows, newest_ns, pulse
+                    parts = decode(*mine, last=last)
                     for blobs, account in parts:
                         row = (bucket, account, blobs.get(PAUSED), *map(blobs.get, tables))
                         yield arrow_batch([[value] for value in row], schema)

@@ -42,6 +42,7 @@ from .lock import whole_path
 from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
+from .pulse import Done, Watch
 from .redo import Redo, redo, require_all
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
@@ -52,6 +53,7 @@ from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
 FEW_ROWS = 20_000  # of all tables; more are written quicker by code made for them
+SHARES = {"scan": (0.0, 0.3), "decode": (0.3, 0.7)}  # of the time for both passes: what is before, what it takes
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
 
@@ -88,11 +90,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where an ingest stands."""
+    """Where an ingest stands. Of files and bytes the first pass tells how many are done, the second of bytes."""
 
     phase: str
     files: int = 0
     bytes: int = 0
+    files_done: int | None = None
+    bytes_done: int | None = None  # None: nobody knows
+    messages: int = 0
+    seconds: float = 0.0  # of this phase
+    left_seconds: float | None = None  # of both passes; None: too early to say
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second."""
+        return self.bytes_done / self.seconds if self.bytes_done and self.seconds else None
 
 
 class Stopped(KeyboardInterrupt):
@@ -156,6 +168,7 @@ class _Ingest:
         self.beside = ThreadPoolExecutor(1)  # Spark's small queries and writes are mostly waiting
         self.crashed: list[tuple[int, str]] = []
         self.ledger: list[dict[str, Any]] = []  # what it knows of captures; times in microseconds
+        self.passes_begun = 0.0
         self.known_until = 0  # the newest packet in the lake, microseconds
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
@@ -274,8 +287,8 @@ class _Ingest:
         driver = os.getpid()
         splits = cut(files, self.split_bytes)
         self.summary.splits = len(splits)
-        self._tell("scan", files)
-        abouts, index = passes.run_scan(self.spark, pack(splits), driver)
+        with self._watched("scan", files, sum(f.size_bytes for f in files)) as watched:
+            abouts, index = passes.run_scan(self.spark, pack(splits), driver, watched)
         scanned, again = judge(files, splits, abouts)
         if again:
             first = len(splits)
@@ -323,24 +336,24 @@ class _Ingest:
         self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
         captures = [s.file for s in new]
-        self._tell("decode", captures)
-        with self._phase("decode"):
-            decoder = passes.Decoder(self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid())
-            staging = Staging(self.spark, writer, decoder, self.cores, self.summary.bytes)
+        payload = passes.payload_bytes(index) if self.progress is not None else 0
+        with self._phase("decode"), self._watched("decode", captures, payload) as watched:
+            args = (self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid(), watched)
+            staging = Staging(self.spark, writer, passes.Decoder(*args), self.cores, self.summary.bytes)
             decoded = staging.decode(index, begun, may_pause=not going_on.tunnels)
             rows, large, self.crashed = decoded.rows, decoded.large, decoded.crashed
         if late is not None:
             going_on.late += late.result()
         self.summary.late.extend(going_on.told)
-        self._tell("write", captures)
+        other: dict[int, int] = {}
+        for account in decoded.accounts:
+            self.summary.connections += account["connections"]
+            for name, count in account["rows"].items():
+                self.summary.rows[name] = self.summary.rows.get(name, 0) + count
+            for file, count in account["other_flows"].items():
+                other[file] = other.get(file, 0) + count
+        self._tell("write", captures, messages=self.summary.rows.get("messages", 0))
         with self._phase("write"):
-            other: dict[int, int] = {}
-            for account in decoded.accounts:
-                self.summary.connections += account["connections"]
-                for name, count in account["rows"].items():
-                    self.summary.rows[name] = self.summary.rows.get(name, 0) + count
-                for file, count in account["other_flows"].items():
-                    other[file] = other.get(file, 0) + count
             self._tell_crashes(new, index)
             about_files = file_rows(new, other, options, writer.ingest_id)
             begun.result()
@@ -417,10 +430,32 @@ class _Ingest:
                     problem = (ViolationCode.CAPTURE_LIMIT.value, text, "please report it", len(ends), None)
                     item.about.problems.append(problem)
 
-    def _tell(self, phase: str, files: Sequence[CaptureFile]) -> None:
+    def _tell(self, phase: str, files: Sequence[CaptureFile], messages: int = 0) -> None:
         self._stop_if_asked()  # a worker that the signal killed may have been taken for one that its file killed
         if self.progress is not None:
-            self.progress(Progress(phase, len(files), sum(f.size_bytes for f in files)))
+            self.progress(Progress(phase, len(files), sum(f.size_bytes for f in files), messages=messages))
+
+    @contextmanager
+    def _watched(self, phase: str, files: Sequence[CaptureFile], work: int) -> Iterator[str]:
+        """While its job runs, what its workers did is told: `work` is all that there is to do, in their own unit."""
+        self._tell(phase, files)
+        if self.progress is None:
+            yield ""
+            return
+        progress, total, begun = self.progress, sum(f.size_bytes for f in files), time.monotonic()
+        before, share = SHARES[phase]
+        self.passes_begun = self.passes_begun or begun
+
+        def report(done: Done) -> None:
+            part = min(done.bytes / work, 1.0) if work else 1.0  # what was decoded twice, after a crash, counts once
+            now, all_done = time.monotonic(), before + share * part
+            left = (now - self.passes_begun) * (1 - all_done) / all_done if part else None
+            files_done = min(done.files, len(files)) if phase == "scan" else None
+            seconds = now - begun
+            progress(Progress(phase, len(files), total, files_done, int(part * total), done.messages, seconds, left))
+
+        with Watch(report) as watch:
+            yield watch.directory
 
     def _stop_if_asked(self) -> None:
         if self.stop.is_set():

@@ -25,11 +25,12 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.schema import TABLES
-from rtmp_spark.spark import Lake, Summary, failpoint, ingest, pipeline, staging
+from rtmp_spark.spark import Lake, Summary, failpoint, ingest, pipeline, pulse, staging
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.lake import open_writer
 from rtmp_spark.spark.maintain import optimize
 from rtmp_spark.spark.passes import Decoder
+from rtmp_spark.spark.pipeline import Progress
 
 VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -243,6 +244,25 @@ def test_what_is_to_be_replaced_must_be_there(spark: SparkSession, captures: lis
     (said,) = run(spark, paths[2:], tmp_path / "lake").late
     assert "2.pcap has grown" in said and "0.pcap is needed" in said
     assert same(before, raw(tmp_path / "lake")) == []
+
+
+def test_progress_is_told_while_it_runs(
+    spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of both passes and messages come from the workers; nothing of it lies about afterwards."""
+    monkeypatch.setattr(pulse, "BETWEEN_SECONDS", 0.01)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    told: list[Progress] = []
+    path = sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
+    run(spark, [path], tmp_path / "lake", progress=told.append, split_bytes=1 << 17)
+    size = path.stat().st_size
+    assert [p.phase for p in told if p.bytes_done is None] == ["scan", "decode", "write"]
+    for phase in ("scan", "decode"):
+        done = [p for p in told if p.phase == phase and p.bytes_done is not None]
+        assert done and done == sorted(done, key=lambda p: p.bytes_done or 0) and done[-1].bytes == size
+        assert all(0 < (p.bytes_done or 0) <= size and p.rate and p.left_seconds is not None for p in done)
+    assert told[-1].messages == Lake(spark, str(tmp_path / "lake")).messages.count()
+    assert [p.name for p in tmp_path.iterdir()] == ["lake"]
 
 
 def test_a_dry_run_does_nothing(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
