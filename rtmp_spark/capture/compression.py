@@ -19,6 +19,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _READ_BYTES = 1 << 16
 _STEP_BYTES = 1 << 16  # damage costs at most the output of one step
+_WHAT_CAME = "everything before that was read"
 _RATIO_GRACE_BYTES = 64 << 20  # silence compresses well: the ratio counts only once this much came out
 
 
@@ -90,7 +91,8 @@ class _Decompressing(ByteStream, ABC):
             try:
                 out = self._inflate(min(size, _STEP_BYTES))
             except (zlib.error, ValueError) as error:
-                return self._stop(ViolationCode.CAPTURE_TRUNCATED, f"the {self.compression} data is damaged: {error}")
+                what = f"the {self.compression} data is damaged: {error}"
+                return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, f"{_WHAT_CAME}; fetch the file again")
             self._came_out += len(out)
             limits = self._limits
             most = min(max(_RATIO_GRACE_BYTES, self._came_in * limits.decompress_ratio), limits.decompress_bytes)
@@ -105,7 +107,9 @@ class _Decompressing(ByteStream, ABC):
                 return out
             if self._input_ended:
                 if self._unfinished():
-                    return self._stop(ViolationCode.CAPTURE_TRUNCATED, f"the {self.compression} data ends too early")
+                    what = f"the {self.compression} data ends too early"
+                    hint = f"{_WHAT_CAME}; wait until it is written, or fetch the file again"
+                    return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, hint)
                 return b""
         return b""
 

@@ -188,6 +188,7 @@ def test_compressed_file_that_ends_early(kind: str) -> None:
     assert 1000 < len(found) < 8000
     assert capture.status != "ok"
     assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_TRUNCATED
+    assert "fetch the file again" in capture.error.hint
 
 
 def test_damaged_gzip_gives_what_came_before() -> None:
