@@ -63,10 +63,14 @@ def load_key() -> bytes:
 
 
 class Redactor:
-    """Replaces secrets under one key; without a key it leaves everything as it is."""
+    """Replaces secrets under one key; without a key it leaves everything as it is.
 
-    def __init__(self, key: bytes | None) -> None:
+    `asked_under` is the key of the hashes that a person may ask for where secrets are kept.
+    """
+
+    def __init__(self, key: bytes | None, asked_under: bytes | None = None) -> None:
         self._key = key
+        self._asked = self if asked_under is None else Redactor(asked_under)
         self._tokens: dict[str, str] = {}
 
     @property
@@ -181,7 +185,7 @@ class Redactor:
         if name is None:
             return False
         base = name.partition("?")[0]
-        return wanted in (name, base, self.stream_name(name), self.token(base))
+        return wanted in (name, base, self._asked.stream_name(name), self._asked.token(base))
 
 
 def _text_of(value: Any) -> str | None:

@@ -116,7 +116,7 @@ def make_settings(args: argparse.Namespace) -> Settings:
         deliveries=Deliveries,
         sensor=args.sensor,
         keylog=load_keylog(args),
-        redactor=Redactor(None if args.keep_secrets else load_key()),
+        redactor=_redactor(args),
         uid=args.uid,
         host=args.host,
         port=args.port,
@@ -124,6 +124,12 @@ def make_settings(args: argparse.Namespace) -> Settings:
         since=args.since,
         until=args.until,
     )
+
+
+def _redactor(args: argparse.Namespace) -> Redactor:
+    if not args.keep_secrets:
+        return Redactor(load_key())
+    return Redactor(None, load_key() if args.stream else None)  # a hash that was seen without --keep-secrets
 
 
 def check_paths(paths: list[str]) -> list[str]:

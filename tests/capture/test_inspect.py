@@ -153,6 +153,15 @@ def test_what_is_not_there_is_said(sample_pcaps: Path, capsys: pytest.CaptureFix
     assert "no connection" not in said and "No connection in what was given has all of --uid and --stream." in said
 
 
+def test_a_hash_is_found_where_secrets_are_kept(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """First the hash is seen, then somebody wants to know which name that is."""
+    path = sample_pcaps / PUBLISH
+    (hidden,) = lines(capsys, path, "--table", "streams")
+    for wanted in (hidden["name"], "d01"):
+        (plain,) = lines(capsys, path, "--table", "streams", "--keep-secrets", "--stream", wanted)
+        assert plain["name"] == "d01" != hidden["name"]
+
+
 def test_payloads_are_those_of_the_messages_of_the_time(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ("--since", "2026-11-16T00:02:24Z", "--until", "2026-11-16T00:02:25Z")
     rows = lines(capsys, sample_pcaps / PUBLISH, "--keep-payloads", *chosen)
