@@ -19,6 +19,7 @@ from typing import Any
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
 _TOKEN_CHARS = 16
+_MOST_SEALED = 4096
 _TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{_TOKEN_CHARS}}}")
 
 _NAMED_BY_FIRST_STRING = frozenset(
@@ -71,7 +72,7 @@ class Redactor:
     def __init__(self, key: bytes | None, asked_under: bytes | None = None) -> None:
         self._key = key
         self._asked = self if asked_under is None else Redactor(asked_under)
-        self._tokens: dict[str, str] = {}
+        self._sealed: dict[str, str] = {}  # the same few texts come again and again
 
     @property
     def keeps_secrets(self) -> bool:
@@ -80,19 +81,20 @@ class Redactor:
     def token(self, secret: str) -> str:
         if self._key is None or not secret or (secret.startswith(PREFIX) and _TOKEN.fullmatch(secret)):
             return secret
-        token = self._tokens.get(secret)
-        if token is None:
-            token = PREFIX + self.sealed(secret)
-            if len(self._tokens) < 4096:
-                self._tokens[secret] = token
-        return token
+        return PREFIX + self.sealed(secret)
 
     def sealed(self, text: str) -> str:
         """A text to be recognised by later, in a state that others may read."""
         if self._key is None:
             return text
-        digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
-        return base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
+        sealed = self._sealed.get(text)
+        if sealed is None:
+            digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
+            sealed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
+            if len(self._sealed) >= _MOST_SEALED:
+                self._sealed.clear()
+            self._sealed[text] = sealed
+        return sealed
 
     def stream_name(self, name: str) -> str:
         """A stream name: the name and the values of its query, each by its hash."""

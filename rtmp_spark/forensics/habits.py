@@ -127,8 +127,11 @@ class HabitFold:
         words = self._words[direction]
         if len(words) < _FIRST_WORDS:
             words.append(word)
-            known = self.client if direction == "c2s" else self.server
-            known["order"] = " ".join(words)
+
+    def known(self, direction: str) -> Habits:
+        """What was learned, the order of the first words included."""
+        words = self._words[direction]
+        return self._of(direction) | {"order": " ".join(words)} if words else self._of(direction)
 
     def settle(self) -> None:
         self._packets.clear()
@@ -137,7 +140,8 @@ class HabitFold:
 
     def state(self) -> list[Any]:
         packets = {direction: packet.hex() for direction, packet in self._packets.items()}
-        return [self.client, self.server, self._words, packets, self._name, list(self._foreseen.items())]
+        known = self.known("c2s"), self.known("s2c")
+        return [*known, self._words, packets, self._name, list(self._foreseen.items())]
 
     def resume(self, state: list[Any]) -> None:
         client, server, words, packets, name, foreseen = state

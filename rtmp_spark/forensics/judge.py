@@ -295,10 +295,10 @@ class Judge:
         self.habits.foresee(name, redacted)
 
     def client(self) -> Verdict:
-        return recognise(self.habits.client, CLIENTS)
+        return recognise(self.habits.known("c2s"), CLIENTS)
 
     def server(self) -> Verdict:
-        return recognise(self.habits.server, SERVERS)
+        return recognise(self.habits.known("s2c"), SERVERS)
 
     def stream_columns(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
