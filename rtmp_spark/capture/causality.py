@@ -27,20 +27,20 @@ def put_off_answers(
     Where the first answer stands whose question may still come, by the newest time that was recorded.
     """
     questions: dict[tuple[int, bool, float], tuple[int, int]] = {}  # the first of each
-    answers: list[tuple[int, int, CommandFact]] = []
+    answers: list[tuple[int, int, CommandFact]] = []  # without a question so far
     for at, number, _, fact in notable:
         if type(fact) is not CommandFact:
             continue
-        if fact.name in _ANSWERS:
-            answers.append((at, number, fact))
-        else:
+        if fact.name not in _ANSWERS:
             for about in questions_of(fact):
                 questions.setdefault((number, *about), (at, fact.ts))
+        elif (1 - number, *answered(fact)) not in questions:
+            answers.append((at, number, fact))
     late: dict[int, dict[int, int]] = {}  # direction, where the answer is: where it belongs
     waits_at: int | None = None
     for at, number, fact in answers:
         asked_at, asked_ts = questions.get((1 - number, *answered(fact)), (-1, 0))
-        if 0 <= asked_at <= at:
+        if asked_at == at:
             continue
         if asked_at > at and asked_ts - fact.ts <= NEARBY_US:
             if unasked(number, fact):

@@ -47,6 +47,7 @@ from rtmp_spark.capture.tls import TlsSession
 from rtmp_spark.capture.wrapping import Nested, Wrapping, WrappingFacts
 from rtmp_spark.codec.handshake import PACKET_SIZE
 
+_NEVER = 1 << 62  # later than every packet
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
 
 
@@ -461,27 +462,28 @@ class Conversation:
             up_to = min(up_to, waits_at - 1)
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
         told, judged = session.notable, None if self._judge is None else self._judge.notable
-        first, second = self._media_at
         done = [0, 0]  # how many media rows of each direction; they go at once, not with each fact of a packet
+        media_next = self._media_next(done)
         for at, number, _, fact in self._notable[:cut]:
-            # A fault goes before the media of its packet: it may say that a time there means nothing. So does the
-            # handshake; what was said goes where its sender put it.
-            said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
-            before = at - 1 if said is not None or type(fact) in (FaultFact, HandshakeFact) else at
-            if (done[0] < len(first) and first[done[0]] <= before) or (
-                done[1] < len(second) and second[done[1]] <= before
-            ):
-                self._fold_media(before, done)
-            if said is not None:
-                self._fold_media_before(number, at, said, done)
+            if media_next <= at:
+                # A fault goes before the media of its packet: it may say that a time there means nothing. So does the
+                # handshake; what was said goes where its sender put it.
+                said = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
+                before = at - 1 if said is not None or type(fact) in (FaultFact, HandshakeFact) else at
+                if media_next <= before:
+                    self._fold_media(before, done)
+                if said is not None:
+                    self._fold_media_before(number, at, said, done)
+                media_next = self._media_next(done)
             direction = names[number]
             told(direction, fact)
             if judged is not None:
                 judged(direction, fact)
         del self._notable[:cut]
         self._fold_media(up_to, done)
-        for number in (0, 1):
-            del self._media[number][: done[number]], self._media_at[number][: done[number]]
+        for number, count in enumerate(done):
+            if count:
+                del self._media[number][:count], self._media_at[number][:count]
         if self._judge is not None:
             self.findings.extend(self._judge.advance(up_to))
         for direction, rows in session.commands.items():
@@ -492,6 +494,10 @@ class Conversation:
             self.findings.extend(session.found)
             session.found = []
         self._match_stream(sink)
+
+    def _media_next(self, done: list[int]) -> int:
+        """The packet that made the next media row known, behind those that are done."""
+        return min([known[count] for known, count in zip(self._media_at, done) if count < len(known)], default=_NEVER)
 
     def _fold_media(self, up_to: int | None, done: list[int]) -> None:
         for number in (0, 1):
