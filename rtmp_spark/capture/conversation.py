@@ -55,7 +55,7 @@ class Conversation:
     """One connection. Feed it items, ask it to `advance` after each window, and to `close` at its end."""
 
     __slots__ = (
-        "_at", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
+        "_at", "_folded", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends", "findings",
         "_named", "_tunnels", "refusal", "seconds", "service", "session", "shown", "uid", "wrapping",
     )  # fmt: skip
@@ -84,6 +84,7 @@ class Conversation:
         self._media: list[list[Row]] = [[], []]
         self._media_at: list[list[int]] = [[], []]
         self._sequence = 0
+        self._folded = False  # all that was collected
         self._at = 0
         self.seconds = [Seconds(), Seconds()]
         self._stash: list[tuple[str, str, list[Row]]] | None = [] if settings.stream is not None else None
@@ -424,6 +425,7 @@ class Conversation:
             if decoder is None or not (decoder.facts.passed or decoder.facts.notable):
                 continue
             facts = decoder.take_facts()
+            self._folded = False
             direction = self.direction_name(number)
             self._emit(sink, "messages", direction, facts.messages, 4)
             self._emit(sink, "controls", direction, facts.controls, 1)
@@ -452,6 +454,9 @@ class Conversation:
 
     def _fold(self, sink: RowSink, up_to: int | None) -> None:
         """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules."""
+        if self._folded:
+            return
+        self._folded = up_to is None
         self._notable.sort()
         session, names = self.session, (self.direction_name(0), self.direction_name(1))
         newest_us = (self.connection.ts_last_ns or 0) // 1000

@@ -135,7 +135,7 @@ class DirectionDecoder:
 
     __slots__ = (
         "_base", "_decoder", "_headed", "_hook", "_interval_rows", "_keep_payloads", "_lagging", "_last", "_limits",
-        "_message_rows", "_msg_no", "_places", "_tags", "_waiting",
+        "_message_rows", "_msg_no", "_places", "_settled", "_tags", "_waiting",
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
 
@@ -161,6 +161,7 @@ class DirectionDecoder:
         self._headed: set[int] = set()  # csids with a header that tells a length, behind the last loss
         self._places = Places()
         self._last = (0, 0)  # frame and time where nothing else is known
+        self._settled = False
         self._waiting: list[Violation] = []  # their message has not been reported yet
         self._lagging: dict[int, set[int]] = {}  # csid and stream ids of media whose times lag
         self._keep_payloads = keep_payloads
@@ -175,6 +176,7 @@ class DirectionDecoder:
     def receive_run(self, run: Run) -> None:
         if self._base < 0:
             self._base = run.offset
+        self._settled = False
         self._places.add(run)
         self._take(self._decoder.receive_data(run.data))
         pending = self._decoder.pending_start
@@ -203,6 +205,7 @@ class DirectionDecoder:
         self._lose(lost.length)
 
     def _lose(self, length: int) -> None:
+        self._settled = False
         if self._base >= 0:
             self._tags.receive_gap()
             self._take(self._decoder.receive_gap(length))
@@ -219,6 +222,8 @@ class DirectionDecoder:
     def receive_end(self) -> None:
         """The stream is over. A message that it cut is told as a finding and is no row: nobody ever got it, and in
         a recording that goes on in another file it is not over yet."""
+        if self._settled:
+            return
         events = self._decoder.receive_eof()
         cut = {e.start: e for e in events if isinstance(e, MessageReceived) and e.status == TRUNCATED}
         told: list[Event] = []
@@ -244,6 +249,7 @@ class DirectionDecoder:
         if whole and not self._waiting:
             decoder.forget_headers()
             self._places.forget_all()
+            self._settled = True
 
     def take_facts(self) -> Facts:
         facts, self.facts = self.facts, Facts()
