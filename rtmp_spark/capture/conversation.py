@@ -491,10 +491,9 @@ class Conversation:
                 del self._media[number][:count], self._media_at[number][:count]
         if self._judge is not None:
             self.findings.extend(self._judge.advance(up_to))
-        for direction, rows in session.commands.items():
-            if rows:
-                session.commands[direction] = []
-                self._emit(sink, "commands", direction, rows, 1)
+        if session.commands:
+            for direction in ("c2s", "s2c"):
+                self._emit(sink, "commands", direction, session.commands.pop(direction, []), 1)
         if session.found:
             self.findings.extend(session.found)
             session.found = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rtmp_spark.capture.causality import answered, questions_of
@@ -37,6 +37,7 @@ from rtmp_spark.codec.handshake import SERVER as SERVER_SIDE
 from rtmp_spark.codec.message import OF_STREAMS
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
+_NONE_YET: Mapping[str, int] = {"c2s": 0, "s2c": 0}  # of all connections to which nothing happens
 RESPONSE_LIMIT_US = 5_000_000
 _MAX_PENDING = 1024
 LADDER = 24  # commands that are kept for show where no rows are wanted
@@ -106,11 +107,11 @@ class Session:
         self._ever: set[tuple[str, bool, float]] = set()  # asked: by whom, about a stream or not, its number
         self.refused: int | None = None  # time of the last refusal
         self.torn_down: dict[str, int] = {}  # direction -> time of the last goodbye
-        self.gaps = {"c2s": 0, "s2c": 0}
-        self.gap_ts = {"c2s": 0, "s2c": 0}  # when the last was known
-        self.faults = {"c2s": 0, "s2c": 0}  # errors of framing
+        self.gaps: Mapping[str, int] = _NONE_YET
+        self.gap_ts: Mapping[str, int] = _NONE_YET  # when the last was known
+        self.faults: Mapping[str, int] = _NONE_YET  # errors of framing
         self._data_no = -1  # the server's last data message; its faults follow it
-        self.commands: dict[str, list[Row]] = {"c2s": [], "s2c": []}
+        self.commands: dict[str, list[Row]] = {}
         self.found: list[Finding] = []
         self.judge: Judge | None = None
 
@@ -258,7 +259,7 @@ class Session:
         ):
             at_fault = None  # a server passes on what its publishers made
         if fact.severity is Severity.ERROR and code.startswith("CHUNK_"):
-            self.faults[direction] += 1
+            self.faults = {**self.faults, direction: self.faults[direction] + 1}
         about = began = None
         if code.startswith("MEDIA_"):  # other faults spoil what comes after them
             about = fact.stream_id
@@ -273,8 +274,8 @@ class Session:
         )  # fmt: skip
 
     def _gap(self, direction: str, fact: GapFact) -> None:
-        self.gaps[direction] += 1
-        self.gap_ts[direction] = fact.ts
+        self.gaps = {**self.gaps, direction: self.gaps[direction] + 1}
+        self.gap_ts = {**self.gap_ts, direction: fact.ts}
         if fact.cut:
             return  # CAPTURE_SNAPLEN tells it once for the file
         lost_by = CAPTURE if fact.acked else NETWORK
@@ -330,7 +331,7 @@ class Session:
             return
         exchange = Exchange(direction, fact, response_to, response_ms, level, code, description)
         if self._command_rows:
-            self.commands[direction].append(self.command_row(exchange))
+            self.commands.setdefault(direction, []).append(self.command_row(exchange))
         else:
             self.commands_seen += 1
             if len(self.ladder) < LADDER:
@@ -373,10 +374,7 @@ class Session:
                 self.torn_down[direction] = fact.ts
             return
         if name == "connect":
-            given = _fields(args[0]) if args else {}
-            self.app = _word(given.get("app"))
-            self.tc_url = _word(given.get("tcUrl"))
-            self.flash_ver = _word(given.get("flashVer"))
+            self.app, self.tc_url, self.flash_ver = _connects(args)
         elif name in ("publish", "play", "play2"):
             stream_name = args[1] if len(args) > 1 else None
             if isinstance(stream_name, dict):  # play2 takes an object
@@ -441,8 +439,7 @@ class Session:
 
     def _answered(self, direction: str, fact: CommandFact, asked: list[Any]) -> None:
         if asked[2] == "connect" and fact.name == "_result":
-            for value in fact.args:
-                self.server_ver = self.server_ver or _word(_fields(value).get("fmsVer"))
+            self.server_ver = self.server_ver or _server_version(fact.args)
         if asked[2] in ("connect", "createStream"):
             self._late(fact, asked)
 
@@ -586,6 +583,21 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+@noted
+def _connects(args: list[Any]) -> tuple[str | None, str | None, str | None]:
+    """Application, URL and version of the client, as a connect tells them."""
+    given = _fields(args[0]) if args else {}
+    return _word(given.get("app")), _word(given.get("tcUrl")), _word(given.get("flashVer"))
+
+
+@noted
+def _server_version(args: list[Any]) -> str | None:
+    version = None
+    for value in args:
+        version = version or _word(_fields(value).get("fmsVer"))
+    return version
 
 
 @noted

@@ -32,10 +32,10 @@ class ExchangeRules:
         self._commands = {"c2s": 0, "s2c": 0}
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers
         self._ever: dict[str, set[float]] = {"c2s": set(), "s2c": set()}
-        self._lost = {"c2s": False, "s2c": False}
+        self._lost: frozenset[str] = frozenset()
         # Answers to nothing, by who did not ask, and ids used again, by who did not answer: if a gap is known of it
         # soon after, the question or the answer was in there.
-        self._unheard: dict[str, list[Finding]] = {"c2s": [], "s2c": []}
+        self._unheard: dict[str, list[Finding]] = {}
         self.offered: list[str] | None = None  # what connect offered; None when it was not seen
 
     def settle(self) -> None:
@@ -44,48 +44,41 @@ class ExchangeRules:
             self._ever[direction].clear()
 
     def gap(self, direction: str, ts: int) -> None:
-        self._lost[direction] = True
-        self._unheard[direction] = [f for f in self._unheard[direction] if (f.ts or 0) < ts - NEARBY_US]
+        self._lost |= {direction}
+        if direction in self._unheard:
+            self._unheard[direction] = [f for f in self._unheard[direction] if (f.ts or 0) < ts - NEARBY_US]
 
     def end(self) -> list[Finding]:
         """Nothing more will be known of either side."""
-        found = self._unheard["c2s"] + self._unheard["s2c"]
-        self._unheard = {"c2s": [], "s2c": []}
-        return found
+        return self._unheard.pop("c2s", []) + self._unheard.pop("s2c", [])
 
     def command(self, direction: str, fact: CommandFact, from_start: Mapping[str, bool]) -> list[Finding]:
         """`from_start`: which directions were recorded from their first byte."""
         name = fact.name
         if name is None or fact.type_id not in COMMANDS:
             return []
-        found, self._unheard[direction] = self._unheard[direction], []
+        found = self._unheard.pop(direction, [])
         number = fact.transaction_id or 0.0
         if not self._commands[direction] and name != "connect" and direction == "c2s":
             found += self._before_connect(name, fact, from_start)
         self._commands[direction] += 1
-        whole = all(from_start.values())
-        unheard = self._unheard[OTHER_WAY[direction]]
         if name in _ANSWERS:
-            unheard += self._answer(direction, fact, number, whole)
-            if len(unheard) > _MOST_UNHEARD:
-                found.append(unheard.pop(0))
-            return found
+            return found + self._answer(direction, fact, number, from_start)
         if name == "connect" and direction == "c2s":
             self.offered = offered(fact.args)
         if number and name not in _UNANSWERED:
             asked = self._asked[direction]
             waiting = asked.get(number, 0)
-            if waiting and whole and not self._lost[OTHER_WAY[direction]]:
-                unheard.append(
+            if waiting and all(from_start.values()) and OTHER_WAY[direction] not in self._lost:
+                found += self._put_off(
+                    OTHER_WAY[direction],
                     Finding(
                         ViolationCode.CMD_TRANSACTION_REUSED,
                         f"{name} has transaction id {number:g} while another command with it has no answer yet", None,
                         SENDER[direction], direction, None, fact.msg_no, fact.frame, fact.ts,
                         expected="an id of its own", actual=f"{number:g}",
-                    )
+                    ),
                 )  # fmt: skip
-                if len(unheard) > _MOST_UNHEARD:
-                    found.append(unheard.pop(0))
             if len(asked) < _MOST_IDS:
                 asked[number] = waiting + 1
         ever = self._ever[direction]
@@ -94,7 +87,7 @@ class ExchangeRules:
         return found
 
     def _before_connect(self, name: str, fact: CommandFact, from_start: Mapping[str, bool]) -> list[Finding]:
-        if not from_start["c2s"] or self._lost["c2s"]:
+        if not from_start["c2s"] or "c2s" in self._lost:
             return []
         return [
             Finding(
@@ -103,33 +96,43 @@ class ExchangeRules:
             )
         ]  # fmt: skip
 
-    def _answer(self, direction: str, fact: CommandFact, number: float, from_start: bool) -> list[Finding]:
+    def _put_off(self, unheard_of: str, finding: Finding) -> list[Finding]:
+        """Told when more is known of that direction; what is told now, because too many wait."""
+        waiting = self._unheard.setdefault(unheard_of, [])
+        waiting.append(finding)
+        return [waiting.pop(0)] if len(waiting) > _MOST_UNHEARD else []
+
+    def _answer(
+        self, direction: str, fact: CommandFact, number: float, from_start: Mapping[str, bool]
+    ) -> list[Finding]:
         asker = OTHER_WAY[direction]
         asked = self._asked[asker]
         if asked.get(number):
             asked[number] -= 1
             return []
         ever = self._ever[asker]
-        if number in ever or self._lost[asker] or not from_start or len(ever) >= _MOST_IDS:
+        if number in ever or asker in self._lost or not all(from_start.values()) or len(ever) >= _MOST_IDS:
             return []  # a second answer, or one to a command that needs none
-        return [
+        return self._put_off(
+            asker,
             Finding(
                 ViolationCode.CMD_RESPONSE_UNEXPECTED,
                 f"{fact.name} to transaction {number:g}, which nobody asked", None,
                 SENDER[direction], direction, None, fact.msg_no, fact.frame, fact.ts,
                 expected="answers to commands that were sent", actual=f"transaction {number:g}",
-            )
-        ]  # fmt: skip
+            ),
+        )  # fmt: skip
 
     def state(self) -> list[Any]:
         asked = {d: [[number, count] for number, count in known.items()] for d, known in self._asked.items()}
         ever = {d: sorted(numbers) for d, numbers in self._ever.items()}
-        unasked = {d: [finding.plain() for finding in found] for d, found in self._unheard.items()}
-        return [self._commands, asked, ever, self._lost, self.offered, unasked]
+        lost = {d: d in self._lost for d in OTHER_WAY}
+        unasked = {d: [finding.plain() for finding in self._unheard.get(d, ())] for d in OTHER_WAY}
+        return [self._commands, asked, ever, lost, self.offered, unasked]
 
     def resume(self, state: list[Any]) -> None:
         commands, asked, ever, lost, self.offered, unasked = state
-        self._commands, self._lost = dict(commands), dict(lost)
+        self._commands, self._lost = dict(commands), frozenset(d for d, missing in lost.items() if missing)
         self._ever = {d: set(numbers) for d, numbers in ever.items()}
         self._asked = {d: dict(known) for d, known in asked.items()}
         self._unheard = {d: [Finding.from_plain(one) for one in found] for d, found in unasked.items()}
@@ -154,9 +157,10 @@ def not_negotiated(measure: StreamMeasure, codes: list[str] | None) -> list[Find
     if codes is None or "*" in codes:
         return []
     found = []
-    for (kind, _), track in sorted(measure.tracks.items(), key=lambda item: (item[1].place or [], item[0])):
+    enhanced = [(key, track) for key, track in measure.tracks.items() if track.enhanced and track.frames]
+    for (kind, _), track in sorted(enhanced, key=lambda item: (item[1].place or [], item[0])):
         msg_no, frame, ts = track.place or (None, None, None)
-        if track.enhanced and track.codec is not None and track.codec not in codes and track.frames:
+        if track.codec is not None and track.codec not in codes:
             found.append(
                 Finding(
                     ViolationCode.MEDIA_NOT_NEGOTIATED, f"{kind} in {track.codec}, which connect did not offer", None,

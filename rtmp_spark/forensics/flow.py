@@ -66,8 +66,8 @@ _values = attrgetter(*_Sent.__slots__)
 class FlowRules:
     def __init__(self) -> None:
         self._sent = {"c2s": _Sent(), "s2c": _Sent()}
-        self._pings: dict[str, list[list[int]]] = {"c2s": [], "s2c": []}
-        self._deaf = {"c2s": False, "s2c": False}  # bytes of it are missing
+        self._pings: dict[str, list[list[int]]] = {}
+        self._deaf: frozenset[str] = frozenset()  # bytes of it are missing
         self.found: list[Finding] = []
 
     def passed(self, direction: str, messages: Sequence[Place]) -> None:
@@ -82,11 +82,11 @@ class FlowRules:
 
     def starving(self, direction: str) -> bool:
         """Whether this direction waits for an acknowledgement that is two windows late."""
-        return self._sent[direction].worst is not None and not self._deaf[OTHER_WAY[direction]]
+        return self._sent[direction].worst is not None and OTHER_WAY[direction] not in self._deaf
 
     def gap(self, direction: str) -> None:
-        self._deaf[direction] = True
-        self._pings[OTHER_WAY[direction]].clear()
+        self._deaf |= {direction}
+        self._pings.pop(OTHER_WAY[direction], None)
 
     def control(self, direction: str, fact: ControlFact) -> list[Finding]:
         kind = fact.kind
@@ -99,11 +99,11 @@ class FlowRules:
             if sent.acked_at is None:
                 sent.acked_at = sent.offset
         elif kind == "ping_request":
-            pings = self._pings[direction]
+            pings = self._pings.setdefault(direction, [])
             if len(pings) < _MOST_PINGS:
                 pings.append([fact.event_value or 0, fact.ts, fact.msg_no, fact.frame])
         elif kind == "ping_response":
-            pings = self._pings[OTHER_WAY[direction]]
+            pings = self._pings.get(OTHER_WAY[direction], [])
             answered = next((ping for ping in pings if ping[0] == fact.event_value), pings[0] if pings else None)
             if answered is not None:
                 del pings[: pings.index(answered) + 1]
@@ -183,13 +183,13 @@ class FlowRules:
 
     def waits(self, direction: str) -> list[list[int]]:
         """When this direction stood still for lack of acknowledgements: from, to."""
-        return [] if self._deaf[OTHER_WAY[direction]] else self._sent[direction].waits
+        return [] if OTHER_WAY[direction] in self._deaf else self._sent[direction].waits
 
     def _judge_early(self, direction: str, bound: int) -> None:
         """`bound` is the end of what was sent; a message under way when the acknowledgement came counts whole."""
         sent = self._sent[direction]
         waiting, sent.early = sent.early, []
-        if self._deaf[direction]:
+        if direction in self._deaf:
             return
         for value, msg_no, frame, ts in waiting:
             ahead = (value - bound) % _WRAP
@@ -207,7 +207,7 @@ class FlowRules:
         place, sent.worst = sent.worst, None
         most, sent.most = sent.most, 0
         stopped, sent.stopped = sent.stopped, False
-        if place is None or self._deaf[OTHER_WAY[direction]]:
+        if place is None or OTHER_WAY[direction] in self._deaf:
             return []
         msg_no, frame, ts = place
         detail = f"{most} bytes sent without an Acknowledgement, the window is {sent.window}"
@@ -238,9 +238,9 @@ class FlowRules:
                 silent = silence_us[direction]
                 sent.stopped = sent.stopped or (not goodbye and silent is not None and silent >= _STOPPED_US)
             found += self._starved(direction)
-            for _, ts, msg_no, frame in self._pings[direction]:
+            for _, ts, msg_no, frame in self._pings.get(direction, ()):
                 waited = until[direction] - ts
-                if waited >= _PING_US and not self._deaf[OTHER_WAY[direction]]:
+                if waited >= _PING_US and OTHER_WAY[direction] not in self._deaf:
                     detail = f"a ping got no answer in {waited / 1e6:.1f} s"
                     found.append(
                         Finding(
@@ -255,12 +255,13 @@ class FlowRules:
     def state(self) -> dict[str, Any]:
         return {
             "sent": {direction: sent.state() for direction, sent in self._sent.items()},
-            "pings": self._pings,
-            "deaf": self._deaf,
+            "pings": {direction: self._pings.get(direction, []) for direction in OTHER_WAY},
+            "deaf": {direction: direction in self._deaf for direction in OTHER_WAY},
             "found": [finding.plain() for finding in self.found],
         }
 
     def resume(self, state: dict[str, Any]) -> None:
         self._sent = {direction: _Sent.resume(sent) for direction, sent in state["sent"].items()}
-        self._pings, self._deaf = dict(state["pings"]), dict(state["deaf"])
+        self._pings = dict(state["pings"])
+        self._deaf = frozenset(direction for direction, deaf in state["deaf"].items() if deaf)
         self.found = [Finding.from_plain(finding) for finding in state["found"]]

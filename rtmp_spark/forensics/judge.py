@@ -247,6 +247,8 @@ class Judge:
     def _take_back_what_nobody_awaited(self, findings: FindingFold, ending: Any) -> None:
         """A message that was begun after its receiver had closed, by the times or because it was never acknowledged
         (there may be two clocks): what cuts it is that close."""
+        if ViolationCode.MSG_TRUNCATED not in findings.codes():
+            return
         for cut in [f for f in findings.first_ones() if f.code is ViolationCode.MSG_TRUNCATED]:
             closed = ending.streams["s2c" if cut.direction == "c2s" else "c2s"].fin_ts_ns
             late = cut.ts is not None and closed and cut.ts * 1000 >= closed

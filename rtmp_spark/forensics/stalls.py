@@ -105,6 +105,8 @@ class Stalls:
     ) -> list[Finding]:
         """`troubled` are the seconds in which TCP sent again, or this direction met a closed window; a pause inside
         one of `waits` (from, to) is told as what it was: waiting for an acknowledgement."""
+        if not self.kept:
+            return []
         told = [s for s in self.kept if not any(s.ts_before < end and begin < s.ts_after for begin, end in waits)]
         by_cause: dict[tuple[str | None, str], list[Stall]] = {}
         for stall in told:
@@ -123,6 +125,8 @@ class Stalls:
         return sorted(found, key=lambda finding: finding.ts or 0)
 
     def track_findings(self, direction: str, stream_id: int, author: str | None) -> list[Finding]:
+        if not self.of_tracks:
+            return []
         found = []
         by_kind: dict[tuple[str, bool], list[TrackStall]] = {}
         for stall in self.of_tracks:
