@@ -11,7 +11,7 @@ import base64
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -30,8 +30,8 @@ from rtmp_spark.capture.facts import (
     LagFact,
 )
 from rtmp_spark.capture.items import Conflict, Gap, Lost, Run
-from rtmp_spark.codec.amf import to_json
-from rtmp_spark.codec.command import Command, parse_command
+from rtmp_spark.codec.amf import AmfViolation, to_json
+from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
@@ -57,6 +57,7 @@ _LONGEST_HEADER = 18
 _MEDIA = (AUDIO, VIDEO, AGGREGATE)
 _MOST_LAGGING = 1024  # csids, and stream ids of each
 _NAME_CHARS = 40
+_ENDS_STREAM = frozenset({"deleteStream", "closeStream", "publish"})  # publish the one that had its id before
 _PLAY_BEGINS = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
 _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 
@@ -64,13 +65,25 @@ _new = tuple.__new__  # a NamedTuple at a third of its constructor's cost
 MessageHook = Callable[[int, MessageReceived, int], None]
 
 
-def _read_command(type_id: int, payload: bytes, limits: Limits) -> tuple[Command, list[Any]]:
+class _Read(NamedTuple):
+    """What the bytes of a command tell, in whichever connection: the end of its fact, what is wrong with it, and
+    whether it lets a stream begin to play."""
+
+    said: tuple[str | None, float | None, int, list[Any]]
+    violations: tuple[AmfViolation, ...]
+    plays: bool
+
+
+def _read_command(type_id: int, payload: bytes, limits: Limits) -> _Read:
     command = parse_command(type_id, payload, limits)
-    return command, Arguments([to_json(value) for value in command.args])
+    args = Arguments([to_json(value) for value in command.args])
+    said = (command.name or None, command.transaction_id, command.amf_version, args)
+    plays = command.name == "onStatus" and any(code in payload for code in _PLAY_BEGINS)
+    return _Read(said, command.violations, plays)
 
 
 @lru_cache(1024)  # commands repeat from connection to connection, byte by byte; what they give is never changed
-def _read_repeated(type_id: int, payload: bytes) -> tuple[Command, list[Any]]:
+def _read_repeated(type_id: int, payload: bytes) -> _Read:
     return _read_command(type_id, payload, DEFAULT_LIMITS)
 
 
@@ -319,7 +332,8 @@ class DirectionDecoder:
 
     def _message(self, event: MessageReceived) -> None:
         (
-            begin, stop, fmt, csid, type_id, stream_id, timestamp, _, _, _, _, length, chunks, _, status, _, _, payload,
+            begin, stop, fmt, csid, type_id, stream_id, timestamp, _, _, _, _, length, chunks, _, status, _, inferred,
+            payload,
         ) = event  # fmt: skip
         places, facts, base = self._places, self.facts, self._base
         start = base + begin
@@ -327,8 +341,6 @@ class DirectionDecoder:
         if last < 0:
             last = 0
         frame, ts, at = places.frames[last], places.times[last], places.at[last]
-        if fmt < 2 and event[16]:
-            self._headed.add(csid)
         msg_no = self._msg_no
         self._msg_no = msg_no + 1
         passed = (at, ts, start, start + length + _LONGEST_HEADER * chunks, msg_no, frame, csid, type_id, stream_id)
@@ -349,8 +361,11 @@ class DirectionDecoder:
                     TYPE_NAMES.get(type_id, "unknown"), *event[5:17], crc32(payload),
                 )
             )  # fmt: skip
-        if event[16] and type_id in _MEDIA:
-            self._follow_time(event, msg_no, at, frame, ts)
+        if inferred:
+            if fmt < 2:
+                self._headed.add(csid)
+            if type_id in _MEDIA:
+                self._follow_time(event, msg_no, at, frame, ts)
         if type_id == AUDIO or type_id == VIDEO:
             self._media(event, type_id, msg_no, 0, timestamp, payload, at, frame, ts)
         elif type_id <= _CONTROL_LAST:
@@ -443,23 +458,21 @@ class DirectionDecoder:
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
         type_id, payload = event[4], event[17]
         if self._limits is DEFAULT_LIMITS and len(payload) <= _REPEATED_BYTES:
-            command, args = _read_repeated(type_id, payload)
+            said, violations, plays = _read_repeated(type_id, payload)
         else:
-            command, args = _read_command(type_id, payload, self._limits)
-        name = command.name or None
-        said = (name, command.transaction_id, command.amf_version, args, event[3])
-        self.facts.notable.append(_new(CommandFact, (at, msg_no, ts, frame, event[5], type_id, *said)))
-        if command.violations and event[14] == COMPLETE:
+            said, violations, plays = _read_command(type_id, payload, self._limits)
+        self.facts.notable.append(_new(CommandFact, (at, msg_no, ts, frame, event[5], type_id, *said, event[3])))
+        name = said[0]
+        if violations and event[14] == COMPLETE:
             where = name[:_NAME_CHARS] if name else TYPE_NAMES[type_id]
-            for code, _, detail in command.violations:
+            for code, _, detail in violations:
                 self._blame(code, code.severity, f"{where}: {detail}", event, msg_no, at, frame, ts)
-        if name == "deleteStream" or name == "closeStream":
+        if name in _ENDS_STREAM:
+            args = said[3]
             closed = args[1] if name == "deleteStream" and len(args) > 1 else event.stream_id
             if isinstance(closed, (int, float)):
                 self._tags.forget(int(closed))
-        elif name == "publish":
-            self._tags.forget(event.stream_id)
-        elif name == "onStatus" and any(code in payload for code in _PLAY_BEGINS):
+        elif plays:
             self._tags.renew(event.stream_id)
 
     # -- state ----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ WAITING, RESTARTS, CONTINUES = -1, 0, 1  # how to read a header inside an unfini
 UNSEEN = 2  # nothing speaks against a length from before a loss, and nothing for it
 
 _new = tuple.__new__
-_LONG_HEADER = Struct(">Q").unpack_from  # basic header, timestamp, length and type of fmt 0 and 1
+_LONG_HEADER = Struct(">II").unpack_from  # basic header and timestamp, length and type of fmt 0 and 1
 _STREAM_ID = Struct("<I").unpack_from  # the one little-endian field
 
 
@@ -255,8 +255,10 @@ class Dechunker:
             data = pos + 12 if byte < 64 else pos + 8
             if data > end:
                 return -1
-            header: int = _LONG_HEADER(buf, pos)[0]
-            field, length, type_id = header >> 32 & 0xFFFFFF, header >> 8 & 0xFFFFFF, header & 0xFF
+            first: int
+            second: int
+            first, second = _LONG_HEADER(buf, pos)
+            field, length, type_id = first & 0xFFFFFF, second >> 8, second & 0xFF
             stream_id: int = _STREAM_ID(buf, pos + 8)[0] if byte < 64 else cs.stream_id
         else:
             length, type_id, stream_id = cs.length, cs.type_id, cs.stream_id
