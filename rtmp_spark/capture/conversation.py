@@ -143,7 +143,8 @@ class Conversation:
             offset = item.offset + len(item.data)
             if size >= PREFIX_BYTES:
                 break
-        return b"".join(pieces)[:PREFIX_BYTES], first == 0 and self.connection.streams[number].syn
+        prefix = pieces[0] if len(pieces) == 1 else b"".join(pieces)[:PREFIX_BYTES]
+        return prefix, first == 0 and self.connection.streams[number].syn
 
     def _start(self, number: int, final: bool) -> None:
         """Try to find out how to read a direction; once known, feed it what was held."""
@@ -442,7 +443,7 @@ class Conversation:
             self._media[number] += facts.media
             self._media_at[number] += facts.media_at
             base = self._sequence
-            self._notable += [(fact.at, number, base + i, fact) for i, fact in enumerate(facts.notable)]
+            self._notable += [(fact[0], number, i, fact) for i, fact in enumerate(facts.notable, base)]
             self._sequence += len(facts.notable)
             self.seconds[number].add_media(facts.seconds)
 

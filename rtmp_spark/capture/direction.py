@@ -140,7 +140,8 @@ class Places:
             del self.offsets[:keep], self.frames[:keep], self.times[:keep], self.at[:keep]
 
     def forget_all(self) -> None:
-        self.offsets, self.frames, self.times, self.at = [], [], [], []
+        for column in (self.offsets, self.frames, self.times, self.at):
+            column.clear()
 
 
 class DirectionDecoder:

@@ -98,6 +98,8 @@ class _Folded:
 class FindingFold:
     """Findings of one connection, or of one file."""
 
+    __slots__ = ("_folded", "_ordered")
+
     def __init__(self) -> None:
         self._folded: dict[tuple[Any, ...], _Folded] = {}
         self._ordered: list[tuple[tuple[Any, ...], _Folded]] | None = None

@@ -83,6 +83,13 @@ class Session:
     """The fold. `commands` collects rows of the table `commands` (without `command_rows` only the first of them are
     kept, in `ladder`); `found` what is worth telling."""
 
+    __slots__ = (
+        "_asked", "_command_rows", "_data_no", "_ever", "_latest", "_open", "_redactor", "_stream_asked", "_verdicts",
+        "app", "commands", "commands_seen", "faults", "flash_ver", "found", "gap_ts", "gaps", "handshake_places",
+        "handshake_ts", "judge", "known_secrets", "ladder", "parts", "refused", "sealed", "server_ver", "shown",
+        "spans", "tc_url", "torn_down",
+    )  # fmt: skip
+
     def __init__(self, redactor: Redactor, command_rows: bool = True) -> None:
         self._redactor = redactor
         self.sealed = redactor.sealed

@@ -139,6 +139,11 @@ class ChunkStream:
 
 
 class Dechunker:
+    __slots__ = (
+        "announced", "base", "chunk_size", "cut", "dialect", "held", "high_active", "inferred", "limit_told",
+        "limits", "lost", "need", "old_size", "size_announced", "size_floor", "streams",
+    )  # fmt: skip
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
         self.limits = limits
         self.streams: dict[int, ChunkStream] = {}

@@ -46,6 +46,11 @@ class StateError(RtmpSparkError):
 
 
 class RtmpDecoder:
+    __slots__ = (
+        "_base", "_bridge", "_buffer", "_chunks", "_damaged", "_effort", "_finished", "_lost_at", "_need",
+        "_search_size", "_search_start", "_search_why", "_tried", "limits", "phase",
+    )  # fmt: skip
+
     def __init__(
         self, limits: Limits = DEFAULT_LIMITS, *, phase: str = "handshake", chunk_size: int = DEFAULT_CHUNK_SIZE
     ) -> None:
@@ -209,7 +214,8 @@ class RtmpDecoder:
                 if after < 0:
                     break
                 pos = after
-        self._buffer = bytearray(buf[pos:] if pos else buf)
+        if self._buffer or pos < len(buf):
+            self._buffer = bytearray(buf[pos:] if pos else buf)
         self._base += pos
 
     def _handshake(self, buf: bytes, pos: int, out: list[Event]) -> int:

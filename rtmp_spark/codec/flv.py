@@ -309,6 +309,8 @@ class TagReader:
     VERSION = 1
     MAX_TRACKS = 1024  # stream and track ids come from the wire; beyond this the oldest is forgotten
 
+    __slots__ = ("_midstream", "_tracks")
+
     def __init__(self, *, midstream: bool = False) -> None:
         self._midstream = midstream
         self._tracks: dict[tuple[int, int, int], _Track] = {}

@@ -28,6 +28,8 @@ _MOST_UNHEARD = 64
 
 
 class ExchangeRules:
+    __slots__ = ("_asked", "_commands", "_ever", "_lost", "_unheard", "offered")
+
     def __init__(self) -> None:
         self._commands = {"c2s": 0, "s2c": 0}
         self._asked: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> how often asked, less the answers

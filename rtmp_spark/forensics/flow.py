@@ -64,6 +64,8 @@ _values = attrgetter(*_Sent.__slots__)
 
 
 class FlowRules:
+    __slots__ = ("_deaf", "_pings", "_sent", "found")
+
     def __init__(self) -> None:
         self._sent = {"c2s": _Sent(), "s2c": _Sent()}
         self._pings: dict[str, list[list[int]]] = {}

@@ -30,6 +30,8 @@ Taught = list[tuple[str, str]]  # habits and their values
 class HabitFold:
     """`client` and `server` hold what was learned, each value a short text; `sealed` is the keyed hash of a secret."""
 
+    __slots__ = ("_foreseen", "_name", "_packets", "_sealed", "_words", "client", "server")
+
     def __init__(self, sealed: Callable[[str], str]) -> None:
         self._sealed = sealed
         self.client: Habits = {}

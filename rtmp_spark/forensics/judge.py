@@ -62,6 +62,11 @@ class Judge:
     """`session` is the fold it runs beside; its spans carry the measures that this object makes. The habits of a server
     matter only to those who look at its connection."""
 
+    __slots__ = (
+        "_connected", "_ended", "_first", "_found", "_from_start", "_omitted", "_session", "_troubled", "connect_ts",
+        "exchange", "flow", "habits",
+    )  # fmt: skip
+
     def __init__(self, session: Any) -> None:
         self._session = session
         self.flow = FlowRules()
