@@ -193,12 +193,13 @@ class Connection:
         number = frame >> FRAME_BITS
         if not self.files or (self.files[-1] != number and number not in self.files):
             self.files.append(number)
-        if self.ts_first_ns is None or (ts_ns, frame) < (self.ts_first_ns, self.frame_first):
+        first, last = self.ts_first_ns, self.ts_last_ns
+        if first is None or ts_ns < first or (ts_ns == first and frame < self.frame_first):
             self.ts_first_ns = ts_ns
             self.frame_first = frame
             if not self.origin_known and not self.emitted:
                 self.origin = side
-        if self.ts_last_ns is None or (ts_ns, frame) > (self.ts_last_ns, self.frame_last):
+        if last is None or ts_ns > last or (ts_ns == last and frame > self.frame_last):
             self.ts_last_ns = ts_ns
             self.frame_last = frame
         if vlan >= 0 and self.vlan is None:

@@ -537,9 +537,11 @@ class Conversation:
     def _emit_seconds(self, sink: RowSink, before: int | None) -> None:
         if self.uid is None or self._stash is not None:
             return
-        for number in (0, 1):
+        for number, seconds in enumerate(self.seconds):
+            if seconds.empty:
+                continue
             direction = self.direction_name(number)
-            rows = self.seconds[number].take(self.uid, direction, before)
+            rows = seconds.take(self.uid, direction, before)
             if not rows:
                 continue
             if self._judge is not None:

@@ -16,6 +16,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from rtmp_spark.capture.facts import noted
+
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
 _TOKEN_CHARS = 16
@@ -145,9 +147,9 @@ class Redactor:
     def learn(self, name: str | None, args: list[Any], known: set[str]) -> None:
         """Remember the hash of the stream name that a command carries."""
         if self._key is not None and (name or "").lower() in _NAMED_BY_FIRST_STRING:
-            text = next((text for text in map(_text_of, args) if text is not None), None)
-            if text is not None:
-                known.add(self.token(text.partition("?")[0]))
+            stream = _stream_in(args)
+            if stream is not None:
+                known.add(self.token(stream))
 
     def _named(self, args: list[Any], known: set[str]) -> list[Any]:
         redacted: list[Any] = []
@@ -195,6 +197,13 @@ def _text_of(value: Any) -> str | None:
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$badstring"), str):
         return bytes.fromhex(value["$badstring"]).decode("utf-8", "surrogateescape")
     return value if isinstance(value, str) else None
+
+
+@noted
+def _stream_in(args: list[Any]) -> str | None:
+    """The first text among arguments, without a query: the stream that a command is about."""
+    text = next((text for text in map(_text_of, args) if text is not None), None)
+    return None if text is None else text.partition("?")[0]
 
 
 def _tagged(text: str) -> Any:

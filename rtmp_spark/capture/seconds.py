@@ -26,6 +26,10 @@ class Seconds:
         self._tcp: dict[int, list[Any]] = {}
         self._media: dict[int, list[Any]] = {}
 
+    @property
+    def empty(self) -> bool:
+        return not self._tcp and not self._media
+
     def add_tcp(self, second: int, values: tuple[Any, ...]) -> None:
         known = self._tcp.get(second)
         if known is None:
@@ -53,8 +57,6 @@ class Seconds:
 
     def take(self, uid: str, direction: str, before: int | None = None) -> list[Row]:
         """Rows of the seconds before `before`, or of all."""
-        if not self._tcp and not self._media:
-            return []
         chosen = sorted(s for s in self._tcp.keys() | self._media.keys() if before is None or s < before)
         rows: list[Row] = []
         for second in chosen:
