@@ -25,7 +25,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.forensics.deliveries import Deliveries
 from rtmp_spark.forensics.hindsight import judge_together
 from rtmp_spark.schema import TABLES
-from rtmp_spark.spark import Lake, Summary, failpoint, ingest, pipeline, pulse, staging
+from rtmp_spark.spark import Lake, Summary, failpoint, ingest, maintain, pipeline, pulse, staging
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.lake import open_writer
 from rtmp_spark.spark.maintain import optimize
@@ -296,6 +296,30 @@ def test_optimize_changes_no_row(spark: SparkSession, all_at_once: Path) -> None
     before = raw(all_at_once)
     assert "messages" in optimize(spark, str(all_at_once), vacuum=False)
     assert same(before, raw(all_at_once)) == []
+
+
+def test_vacuum_keeps_what_the_newest_version_needs(
+    spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "TABLES", {"messages": TABLES["messages"]})  # seconds for each
+    lake = tmp_path / "lake"
+    run(spark, [sample_pcaps / SMALL], lake)
+    before = raw(lake)
+    run(spark, [sample_pcaps / SMALL], lake, redo=True)
+    files = set((lake / "messages").glob("*.parquet"))
+    optimize(spark, str(lake), retention_hours=0)
+    assert len(list((lake / "messages").glob("*.parquet"))) == 1 < len(files)
+    assert same(before, raw(lake)) == []
+    assert spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", None) in (None, "true")
+
+
+def test_only_a_lake_is_optimized(spark: SparkSession, tmp_path: Path) -> None:
+    """A name with a slip of the pen would become a lake."""
+    with pytest.raises(UserError, match="There is no lake"):
+        optimize(spark, str(tmp_path / "lkae"))
+    with pytest.raises(UserError, match="cannot be kept for -1 hours"):
+        optimize(spark, str(tmp_path / "lkae"), retention_hours=-1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_late_file_is_said(spark: SparkSession, captures: list[Path], tmp_path: Path) -> None:
