@@ -8,9 +8,9 @@ from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, No
 from rtmp_spark.capture.service import RTMP_PORTS
 
 WORDS_WITHIN = 64  # messages of a direction that are listened to before the ports decide
-_CLIENT_SAYS = frozenset(
+_CLIENT_SAYS = frozenset(  # not @setDataFrame: Node-Media-Server passes it on to players
     "connect createStream releaseStream FCPublish FCUnpublish FCSubscribe publish play play2 pause seek deleteStream "
-    "closeStream receiveAudio receiveVideo getStreamLength _checkbw @setDataFrame @clearDataFrame set_buffer_length "
+    "closeStream receiveAudio receiveVideo getStreamLength _checkbw set_buffer_length "
     "ping_response swf_verify_response".split(" ")
 )
 _SERVER_SAYS = frozenset(

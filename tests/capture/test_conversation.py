@@ -269,6 +269,16 @@ def test_roles_without_a_syn_by_what_is_said(tmp_path: Path, ports: tuple[int, i
     assert {row["direction"] for row in rows["messages"] if row["type_id"] == 8} == {"c2s"}
 
 
+def test_a_server_that_passes_on_what_a_publisher_says(tmp_path: Path) -> None:
+    """Node-Media-Server sends @setDataFrame to players as it came: that does not make it the client."""
+    talk = RtmpTalk(Talk(("10.0.0.1", 50016), ("10.0.0.2", 1950)), syn=False)
+    talk.command(1, "@setDataFrame", None, "onMetaData", {"width": 1}, stream_id=1)
+    for timestamp in range(0, 900, 23):
+        talk.send(1, 8, b"\xaf\x01" + bytes(20), stream_id=1, timestamp=timestamp)
+    (connection,) = decode(talk.write(tmp_path / "a.pcap"))["connections"]
+    assert (connection["orig_h"], connection["resp_h"]) == ("10.0.0.1", "10.0.0.2")
+
+
 def test_a_wrong_version_is_told_when_the_rest_is_rtmp(tmp_path: Path) -> None:
     rows = decode(connected(RtmpTalk(), version=7).bye().write(tmp_path / "a.pcap"))
     assert "HS_VERSION" in codes(rows)
