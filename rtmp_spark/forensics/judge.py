@@ -79,6 +79,7 @@ class Judge:
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
         self._ended: tuple[str | None, str | None] | None = None  # why, and by whom
+        self._server_closed = 0
         self._first: dict[tuple[str, int], Any] = {}  # of all streams that had one id, once it ended
 
     def measure(self, direction: str, stream_id: int, start_known: bool) -> StreamMeasure:
@@ -227,6 +228,7 @@ class Judge:
         """Add what the whole connection shows, and take back what another finding explains."""
         session = self._session
         self._ended = cause, ending.closed_by
+        self._server_closed = ending.streams["s2c"].fin_ts_ns // 1000
         findings.extend(self._found + self.exchange.end())
         self._found = []
         heard = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
@@ -315,7 +317,8 @@ class Judge:
     def _verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
             return {}
-        broken_off = self._ended if span.role == "publish" and not span.ended else None
+        too_late = 0 < self._server_closed < span.ts_end  # its goodbye, to a server that had closed
+        broken_off = self._ended if span.role == "publish" and (too_late or not span.ended) else None
         own: set[int | None] = {span.ts_start}  # what had this id before or after is another stream
         if span is self._first[span.direction, span.stream_id]:
             own.add(None)  # told before the recording showed a stream of this id

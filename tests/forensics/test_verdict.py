@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from decoded import RtmpTalk
-from rewrite import ACK, PSH, RST
+from rewrite import ACK, FIN, PSH, RST
 from rulekit import recorded
 
 PING = bytes.fromhex("02 000000 000006 04 00000000 0006 00000001")
@@ -46,6 +46,18 @@ def test_a_goodbye_breaks_nothing_off(tmp_path: Path) -> None:
     talk = publishing().command(0, "deleteStream", 4, None, 1).bye(1)
     (stream,) = recorded(talk.write(tmp_path / "a.pcap"), "streams")["streams"]
     assert stream["verdict"] == "ok"
+
+
+def test_a_goodbye_to_a_server_that_had_closed_mends_nothing(tmp_path: Path) -> None:
+    """Node-Media-Server accepts a second publisher and closes; FFmpeg notices when it writes, and takes its leave."""
+    talk = publishing()
+    talk.talk.add(1, FIN | ACK)
+    talk.talk.seq[1] += 1
+    talk.wait(0.1).send(0, 8, b"\x2f\xff\xfb" + bytes(50), stream_id=1, timestamp=2000)
+    talk.command(0, "FCUnpublish", 4, None, "show").command(0, "deleteStream", 5, None, 1)
+    talk.talk.add(0, FIN | ACK)
+    (stream,) = recorded(talk.write(tmp_path / "a.pcap"), "streams")["streams"]
+    assert (stream["verdict"], stream["verdict_text"]) == ("degraded", "it broke off: the server closed the connection")
 
 
 @pytest.mark.parametrize(("side", "data", "silent"), [(0, FRAME, "server"), (1, PING, "client")])
