@@ -300,6 +300,35 @@ def test_a_start_behind_the_handshake_is_no_loss() -> None:
         assert outcome.found == outcome.untouched == len(stream.messages)
 
 
+# -- messages whose lengths nobody says ---------------------------------------------------------------------------
+
+
+def sound(rng: random.Random, length: int, fmt: int = 1) -> bytes:
+    """An AAC message of ffmpeg's; of fmt 3 it must be as long as the one before."""
+    header = b"\xc4" if fmt == 3 else bytes.fromhex("44 000080") + length.to_bytes(3, "big") + b"\x08"
+    return header + b"\xaf\x01\x00" + rng.randbytes(length - 3)
+
+
+def still(rng: random.Random) -> bytes:
+    """A picture in which nothing moves: always as long as the one before."""
+    return b"\xc6" + bytes.fromhex("2701000000 00000006419a") + rng.randbytes(4)
+
+
+def payloads_sent(pieces: list[bytes]) -> set[bytes]:
+    return {piece[1:] if piece[0] >= 0xC0 else piece[8:] for piece in pieces}
+
+
+def test_a_few_bytes_at_the_end_do_not_confirm_an_old_length() -> None:
+    """rtmpdump sends Window Acknowledgement Size and Set Buffer Length on csid 2; the header of the second is lost."""
+    decoder = RtmpDecoder()
+    play = b"\x02\0\4play\0" + bytes.fromhex("4010000000000000 05 020001 73 00c08f400000000000")
+    first = bytes.fromhex("02 000000 000004 05 00000000 004c4b40")
+    commands = b"".join(b"\x08\0\0\0\0\0" + bytes((len(play), 0x14, 1, 0, 0, 0)) + play for _ in range(3))
+    events = decoder.receive_data(b"\3" + bytes(2 * 1536) + first) + decoder.receive_gap(18)
+    events += decoder.receive_data(commands + bytes.fromhex("c2 0003 00000001 02255100")) + decoder.receive_eof()
+    assert [m.type_id for m in messages(events) if m.status == COMPLETE] == [5, 20, 20, 20]
+
+
 # -- hostile bytes -------------------------------------------------------------------------------------------------
 
 HEADER = bytes.fromhex("04 000000 000010 08 01000000")
