@@ -918,7 +918,8 @@ class Dechunker:
             stop = data + length + mark_bytes * cuts
             ok = self.header_ok(buf, stop, end, final)
             seen = 60 if is_strong(buf, stop) else 0 if len(mark) == 1 else 8 * len(mark) * cuts
-            common = uncut <= 0 and size in COMMON_SIZES  # it is cut somewhere, with or without proof behind it
+            # it is cut somewhere, with or without proof behind it; or so that it ends where the recorded bytes do
+            common = size in COMMON_SIZES and (uncut <= 0 or stop == end)
             if ext is None and not common and not believable_size(size, cuts, seen):
                 continue
             if ok > 0 and 8 * (ok + cuts - 1) > best:
@@ -927,7 +928,7 @@ class Dechunker:
             best_size = next(
                 (size for size in COMMON_SIZES if floor <= size < length and is_strong(buf, data + size)), 0
             )
-        if not best_size and uncut <= 0 and ext is None:
+        if not best_size and uncut < 2 and ext is None:  # its last byte may look like a header
             best_size = self._size_ahead(buf, data + length, mark_bytes, length, sizes, end, final)
             if best_size < 0:
                 return -1
