@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
@@ -66,7 +66,9 @@ _ANCHOR = re.compile(
 
 
 # fmt 2 or 3 and the name at the start of a command or data message
-_NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00[\x03-\x3f][!-~]{3})", re.DOTALL)
+_NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00([\x03-\x3f])([@|_A-Za-z][!-~]{2}))", re.DOTALL)
+_NAME = re.compile(rb"[\w@|.:/-]+")
+_VALUES = frozenset(b"\0\1\2\3\5\6\x08\x0a\x0b\x0c\x11")  # how the value behind a name begins
 _DATA_NAMES = (
     b"@setDataFrame",
     b"@clearDataFrame",
@@ -887,18 +889,20 @@ def _before(
                     return found[1:]
     if not alone:
         return None
-    for csid, head in types.items():
-        if csid < 64 and csid not in certain and marks.get(csid):
-            for pos in _candidates(buf, max(0, stop - BACK_BYTES), stop, csid):
-                found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, head, marks)
-                if found is not None and found[0] >= 30:
-                    return found[1:]
-                if found is not None and found[0] >= 16:
-                    break  # it may well begin here: do not swallow it with what stands before
-    for match in reversed(list(_NAMED.finditer(buf, max(0, stop - BACK_BYTES), stop))):
+    low = max(0, stop - BACK_BYTES)  # and no message is believed that would swallow what looks like a header
+    low = max(low, next((anchor + 1 for anchor in reversed(anchors) if is_strong(buf, anchor)), 0))
+    uncertain = {csid for csid in types if csid < 64 and csid not in certain and marks.get(csid)}
+    for pos in _candidates(buf, low, stop, uncertain):
+        csid = buf[pos] & 63
+        found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, types[csid], marks)
+        if found is not None and found[0] >= 30:
+            return found[1:]
+        if found is not None and found[0] >= 16:
+            break  # it may well begin here: do not swallow it with what stands before, whatever its csid
+    for match in reversed(list(_NAMED.finditer(buf, low, stop))):
         pos = match.start()
         csid = buf[pos] & 63
-        if csid not in types:
+        if csid not in types and _is_name(buf[match.start(2) : stop], match[1][0]):
             type_id = type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
             found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
             if found is not None and found[0] >= 30:
@@ -907,11 +911,16 @@ def _before(
     return None
 
 
-def _candidates(buf: bytes, low: int, high: int, csid: int) -> Iterator[int]:
-    """Positions of fmt 2 and 3 header bytes of `csid`, nearest to `high` first."""
-    two, three = 0x80 | csid, 0xC0 | csid
+def _is_name(buf: bytes, length: int) -> bool:
+    """Is this a name of `length` bytes, and a value behind it? Three letters alone come by chance."""
+    return len(buf) > length and buf[length] in _VALUES and _NAME.fullmatch(buf, 0, length) is not None
+
+
+def _candidates(buf: bytes, low: int, high: int, csids: Iterable[int]) -> Iterator[int]:
+    """Positions of fmt 2 and 3 header bytes of `csids`, nearest to `high` first."""
+    headers = {fmt << 6 | csid for csid in csids for fmt in (2, 3)}
     for pos in range(high - 1, low - 1, -1):
-        if buf[pos] == two or buf[pos] == three:
+        if buf[pos] in headers:
             yield pos
 
 

@@ -318,6 +318,43 @@ def payloads_sent(pieces: list[bytes]) -> set[bytes]:
     return {piece[1:] if piece[0] >= 0xC0 else piece[8:] for piece in pieces}
 
 
+def test_the_nearest_header_ends_the_search_backwards() -> None:
+    """From a header with a length back over the message before it: not over two of them that are of other csids."""
+    rng = random.Random(1)
+    before = [sound(rng, 200), sound(rng, 209), still(rng), sound(rng, 205), sound(rng, 209)]
+    lost = b"\x46" + bytes.fromhex("0000c8 00000f 09") + still(rng)[1:]
+    after = [still(rng), sound(rng, 196, 3), sound(rng, 191), still(rng), sound(rng, 197), sound(rng, 188), still(rng)]
+    decoder = RtmpDecoder(phase="midstream")
+    events = decoder.receive_data(b"".join([lost, *before])) + decoder.receive_gap(8)
+    events += decoder.receive_data(sound(rng, 196, 3)[1:] + b"".join(after)) + decoder.receive_eof()
+    found = {m.payload for m in messages(events) if m.status == COMPLETE}
+    assert found <= payloads_sent([lost, *before, *after])
+    assert found >= payloads_sent(after[2:])
+
+
+def test_a_message_does_not_swallow_a_header_with_a_length() -> None:
+    """The last messages of a stream: what stands before a header of proven place need not end there."""
+    rng = random.Random(3)
+    goodbye = b"\x02\0\x0bFCUnpublish\0" + bytes(9) + b"\5\2\0\1s"
+    end = b"\x46" + bytes.fromhex("000000 000005 09 1702000000")
+    end += b"\x43" + bytes.fromhex("000000 0000") + bytes((len(goodbye), 0x14)) + goodbye
+    pieces = [still(rng), sound(rng, 196, 3), sound(rng, 191), still(rng), sound(rng, 197)]
+    decoder = RtmpDecoder(phase="midstream")
+    data = sound(rng, 196, 3)[1:] + b"".join(pieces) + end
+    found = [m.payload for m in messages(decoder.receive_data(data) + decoder.receive_eof())]
+    assert set(found) <= {*payloads_sent(pieces), end[8:13], goodbye}
+    assert found[-3:] == [pieces[-1][8:], end[8:13], goodbye]
+
+
+def test_three_letters_by_chance_are_no_command() -> None:
+    rng = random.Random(4)
+    tail = rng.randbytes(236) + bytes.fromhex("d3 020003 60616d 41") + rng.randbytes(1100)
+    pieces = [sound(rng, rng.randrange(180, 220)) for _ in range(12)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(tail + b"".join(pieces)) + decoder.receive_eof())
+    assert [m.payload for m in found] == [piece[8:] for piece in pieces]
+
+
 def test_a_message_that_ends_with_the_recorded_bytes_shows_its_size() -> None:
     """Of a size that is not known: a gap behind a message cut once must not make its mark a byte of it."""
     rng = random.Random(5)
