@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from .flv import AUDIO_FOURCC, VIDEO_FOURCC
-from .message import ACKNOWLEDGEMENT, TYPE_NAMES
+from .message import ACKNOWLEDGEMENT, AUDIO, TYPE_NAMES
 
 COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 5000, 10000, 512, 1400)
 MAX_SIZE = 0xFFFFFF
@@ -42,6 +42,7 @@ ALIKE_BYTES = 1 << 15  # in which messages without any length are looked for
 SHORTEST_ALIKE = 8  # bytes; so close together anything comes again
 RECEIPT_BYTES = 5  # an Acknowledgement of fmt 3
 MOST_UNRECEIVED = 1 << 28  # bytes between two of them
+ROWS_TRIED = 8  # first messages from which a row of them is looked for
 ALIKE_TIMES = 8  # how often such a message must come, or half as often up to a header with a length
 MAX_STEPS = 500  # headers looked at before an assumption about the size is given up, ...
 STEPS_PER_BYTE = 1 / 32  # and more in a larger window, ...
@@ -219,6 +220,11 @@ def find(
             alike = _all_alike(before, chain)
             if alike is not None:
                 return alike, chain.effort
+    if proof is None or proof[0] > ALIKE_BYTES // 64:
+        if final or proof is not None or len(buf) >= ALIKE_BYTES:
+            row = _in_a_row(buf[:ALIKE_BYTES] if proof is None else buf[: proof[0]], chain, heads, chunk_size)
+            if row is not None:
+                return row, chain.effort
     if proof is None:
         return None, chain.effort
     anchor, walk = _longer_header(chain, *proof, heads)
@@ -730,6 +736,9 @@ def looks_like_start(head: bytes) -> bool:
 # fmt 3, and the first byte of audio that is sent in frames of one length
 _ALIKE = re.compile(rb"(?=([\xc2-\xff][\x10-\x8f\xb0-\xbf\xe0-\xef]))", re.DOTALL)
 
+# the same, or fmt 2 with a step of less than 4 s
+_IN_A_ROW = re.compile(rb"(?=([\xc2-\xff]|[\x82-\xbf]\x00[\x00-\x0f].)[\x10-\x8f\xb0-\xbf\xe0-\xef])", re.DOTALL)
+
 
 def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     """Audio in messages of one length is sent with fmt 3 only: the same two bytes, again and again at one distance.
@@ -771,6 +780,66 @@ def _all_alike(buf: bytes, chain: _Chain) -> Sync | None:
     if (step, pair) in dense or _marks_of_chunks(buf, first, step) or _repeats_itself(buf, first, step):
         return None
     return Sync(first, MAX_SIZE, step - 1, {pair[0] & 63: Head(step - 1, 8, 1)}, frozenset())
+
+
+def _in_a_row(buf: bytes, chain: _Chain, known: dict[int, Head], chunk_size: int) -> Sync | None:
+    """The same with fmt 2 wherever the rounded step of time changes: one length, and a header of one or four bytes
+    in front of it. Where the length is known from before a loss, half as many are enough, and fmt 3 alone."""
+    places: dict[tuple[int, int], dict[int, int]] = {}  # csid and first byte: header, payload
+    for match in _IN_A_ROW.finditer(buf):
+        data = match.end(1)
+        places.setdefault((buf[match.start()] & 63, buf[data]), {})[match.start()] = data
+    ends = set(chain.anchors)
+    chain.effort += len(buf) // 64
+    rows: dict[tuple[int, bool], dict[tuple[int, int, int], int]] = {}  # length, as before: csid, byte, stop; first
+    for (csid, byte), at in places.items():
+        told = known.get(csid, _NO_HEAD)
+        enough = ALIKE_TIMES // 2 if told.type_id == AUDIO else ALIKE_TIMES
+        if len(at) < enough:
+            continue
+        order = list(at)
+        for number, first in enumerate(order[:ROWS_TRIED], 1):
+            for second in order[number : number + 16]:
+                length = second - at[first]
+                as_before = told.type_id == AUDIO and length == told.length
+                if length <= SHORTEST_ALIKE or (chunk_size and length > chunk_size):
+                    continue
+                times, twos, pos = 0, 0, first
+                while pos in at:
+                    times, twos, pos = times + 1, twos + (buf[pos] < 0xC0), at[pos] + length
+                chain.effort += 1 + times // 16
+                goes_on = pos >= len(buf) - HEADER_BYTES[2] or pos in ends
+                mixed = 1 < twos < times and times >= ALIKE_TIMES
+                if goes_on and times >= enough and (as_before or mixed):
+                    rows.setdefault((length, as_before), {}).setdefault((csid, byte, pos), first)
+    # a longer one may go from some messages of the row to others of it; two of one length are a tone or a pattern
+    best = min(rows, key=lambda row: (not row[1], row[0]), default=(0, False))
+    if len(rows.get(best, ())) != 1:
+        return None
+    ((csid, byte, _), first), *_ = rows[best].items()
+    length = best[0]
+    if chunk_size:
+        return Sync(first, chunk_size, chunk_size, {**known, csid: Head(length, AUDIO, 1)}, frozenset())
+    size = _always_cut(buf, places[csid, byte], first, length)
+    if size < 0:
+        return None
+    if size:
+        return Sync(first, size, 0, {csid: Head(length - length // (size + 1), AUDIO, 1)}, frozenset())
+    return Sync(first, MAX_SIZE, length, {csid: Head(length, AUDIO, 1)}, frozenset())
+
+
+def _always_cut(buf: bytes, at: dict[int, int], first: int, length: int) -> int:
+    """The size at which each message of a row is cut, 0 where no message is, -1 where it cannot be told."""
+    mark = 0xC0 | buf[first] & 63
+    marks = set(range(1, length))  # where that byte stands in each of them
+    while first in at and marks:
+        data = at[first]
+        marks = {offset for offset in marks if buf[data + offset : data + offset + 1] in (b"", bytes((mark,)))}
+        first = data + length
+    size = min(marks, default=0)
+    if not size:
+        return 0
+    return size if size in COMMON_SIZES and marks.issuperset(range(size, length, size + 1)) else -1
 
 
 def _all_receipts(buf: bytes, to_the_end: bool) -> Sync | None:

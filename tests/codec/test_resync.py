@@ -391,6 +391,41 @@ def test_a_last_byte_that_looks_like_a_header() -> None:
     assert [m.payload for m in found if m.type_id == 9] == shown
 
 
+def test_audio_of_one_length_that_is_always_cut() -> None:
+    """PCM in messages of 4097 bytes, chunks of 4096."""
+    rng = random.Random(9)
+    bodies = [b"\x3f" + rng.randbytes(4096) for _ in range(20)]
+    headers = [b"\x84\0\0\x17", b"\xc4", b"\xc4", b"\x84\0\0\x18"] * 5
+    pieces = [header + body[:4096] + b"\xc4" + body[4096:] for header, body in zip(headers, bodies)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(b"".join(pieces)[1000:]) + decoder.receive_eof())
+    assert [m.payload for m in found] == bodies[1:]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize(("first", "length"), [(0x66, 65), (0x2A, 210), (0x72, 1025)])
+def test_audio_of_one_length_whose_step_of_time_is_rounded(first: int, length: int, joined: bool) -> None:
+    """Nellymoser, MP3, G.711: fmt 2 where 23 ms become 24, fmt 3 elsewhere, and no length anywhere."""
+    rng = random.Random(6)
+    bodies = [bytes((first,)) + rng.randbytes(length - 1) for _ in range(100)]
+    steps = [23 + (number % 5 > 2) for number in range(100)]
+    headers = [b"\xc4" if a == b else b"\x84" + b.to_bytes(3, "big") for a, b in zip([0, *steps], steps)]
+    pieces = [header + body for header, body in zip(headers, bodies)]
+    decoder = RtmpDecoder(phase="midstream")
+    if joined:
+        events = decoder.receive_data(b"".join(pieces)[40:])
+        sent = bodies[1:]
+    else:
+        head = bytes.fromhex("04 000000") + length.to_bytes(3, "big") + bytes.fromhex("08 01000000")
+        events = decoder.receive_data((head + bodies[0]) * 3 + b"".join(pieces[:50])) + decoder.receive_gap(1)
+        events += decoder.receive_data(b"".join(pieces[50:])[1:])
+        sent = bodies[:1] * 3 + bodies[:50] + bodies[51:]
+    events += decoder.receive_eof()
+    found = [m.payload for m in messages(events) if m.status == COMPLETE]
+    assert set(found) <= set(sent)
+    assert len(found) >= len(sent) - 2
+
+
 # -- hostile bytes -------------------------------------------------------------------------------------------------
 
 HEADER = bytes.fromhex("04 000000 000010 08 01000000")
