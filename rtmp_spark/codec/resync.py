@@ -27,7 +27,8 @@ COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 
 MAX_SIZE = 0xFFFFFF
 PROOF_BITS = 60  # with more bytes to come
 PROOF_BITS_AT_END = 36  # when nothing more will come
-ENOUGH_BITS = 120  # no need to walk further
+ENOUGH_BITS = 120  # no need to walk further, ...
+PATIENT_BITS = 1000  # unless a message is awaited that shows whether a guess was right
 HEADERS_ALONE_BITS = 120  # when payloads speak against their type: three headers with a length in a row
 FIRST_BITS = 16  # what it is worth to stand right behind the loss: senders begin packets with messages
 UNCUT_BITS = 16  # what must follow a message before it shows that it was not cut
@@ -35,6 +36,7 @@ TRUST_BITS = 28  # what must follow a message whose length is from before the lo
 TRUST_BITS_AT_END = 20  # beyond its own, when nothing more will come
 SHORTEST_BITS = 28  # what must follow a guessed length before no longer one is tried
 GUESS_BITS = 12  # what a guessed length costs
+ENDS_TRIED = 24  # of a message whose length is guessed
 INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 ALONE_BITS = 26  # what the first header must say for itself when the chain leaps to the next one
 ORPHAN_BITS = 16  # what it costs to take the next thing that looks like a header for the end of a chunk
@@ -520,11 +522,12 @@ class _Chain:
         guesses: int = 6,
         doubt: frozenset[int] | None = None,
         under_way: _UnderWay | None = None,
+        awaited: frozenset[int] = frozenset(),
     ) -> _Walk | None:
         """Follow the chain from `pos`. None when it breaks; what was gathered when it cannot be followed further.
 
         `size` 0 means that the chunk size is unknown, but at least `floor`; `doubt` names the csids whose heads are
-        from before a loss, so that their lengths may have changed (None: all)."""
+        from before a loss, so that their lengths may have changed (None: all); those `awaited` must come again."""
         buf, end = self.buf, len(self.buf)
         heads: dict[int, Head] = dict(known)
         doubtful = set(known if doubt is None else doubt)
@@ -532,7 +535,7 @@ class _Chain:
         rest, ext, orphans, started = now.rest, now.ext, now.orphans, now.started
         marks: dict[int, set[bytes]] = {}
         bits = cuts = 0
-        while bits < ENOUGH_BITS:
+        while bits < ENOUGH_BITS or (bits < PATIENT_BITS and not awaited.issubset(started)):
             self.steps -= 1
             self.effort += 1
             if self.steps < 0:
@@ -551,7 +554,9 @@ class _Chain:
                 return None  # a header inside an unfinished message
             else:
                 if fmt >= 2 and csid in doubtful and not any(rest.values()):
-                    trusting = self.walk(pos, size, heads, floor, guesses, frozenset(doubtful - {csid}), now)
+                    trusting = self.walk(
+                        pos, size, heads, floor, guesses, frozenset(doubtful - {csid}), now, awaited - started
+                    )
                     enough = TRUST_BITS
                     if self.final:
                         own = payload_bits(type_id, length, buf[data : data + 24])
@@ -563,7 +568,7 @@ class _Chain:
                     data += 4
                 if length < 0:
                     onward = (
-                        self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful, now)
+                        self._guess(data, csid, type_id, size, floor, heads, guesses, doubtful, now, awaited - started)
                         if guesses
                         else None
                     )
@@ -603,7 +608,9 @@ class _Chain:
                 repeated = None if self.dialect_absent else ext.get(csid)
                 if not size and left > floor:
                     mark = continuation(buf, pos)
-                    onward = self._branch(data, mark, length, floor, heads, guesses, doubtful, repeated)
+                    onward = self._branch(
+                        data, mark, length, floor, heads, guesses, doubtful, repeated, awaited - started
+                    )
                     return None if onward is None else _join(bits, cuts, marks, onward)
             count = min(size or MAX_SIZE, left)
             rest[csid] = left - count
@@ -624,6 +631,7 @@ class _Chain:
         guesses: int,
         doubtful: set[int],
         ext: int | None,
+        awaited: frozenset[int],
     ) -> _Walk | None:
         """The size is unknown and this message is longer than any before: it is cut somewhere, or not at all."""
         best: _Walk | None = None
@@ -633,7 +641,9 @@ class _Chain:
             cuts = (length - 1) // size if size else 0
             stop = data + length + cuts * (mark_bytes if ext is None else mark_bytes + 4)
             if stop <= end:
-                onward = self.walk(stop, size, heads, 0 if size else length, guesses, frozenset(doubtful))
+                onward = self.walk(
+                    stop, size, heads, 0 if size else length, guesses, frozenset(doubtful), awaited=awaited
+                )
             else:  # not seen whole: an uncut message proves nothing about the size
                 cuts = (end - data) // (size + mark_bytes) if size else 0
                 onward = _Walk(0, size, 0 if size else floor, heads, {}) if cuts > 1 or not size else None
@@ -656,6 +666,7 @@ class _Chain:
         guesses: int,
         doubtful: set[int],
         now: _UnderWay,
+        awaited: frozenset[int],
     ) -> _Walk | None:
         """fmt 2 or 3 whose length is unknown: it ends at a later header after which the chain goes on."""
         buf = self.buf
@@ -674,8 +685,11 @@ class _Chain:
                 length -= (length - 1) // (size + 1)
                 if buf[data + size : stop : size + 1].count(0xC0 | csid) != (length - 1) // size:
                     continue
+            if not size and _maybe_cut(buf, data, csid, length, floor):
+                continue
             certain = frozenset(doubtful - {csid})
-            onward = self.walk(stop, size, {**heads, csid: Head(length, type_id, 1)}, floor, guesses - 1, certain, now)
+            known = {**heads, csid: Head(length, type_id, 1)}
+            onward = self.walk(stop, size, known, floor, guesses - 1, certain, now, awaited | {csid})
             first = buf[data : data + 1]
             if onward is None or not any(mark[:1] == first for mark in onward.marks.get(csid, ())):
                 continue  # to be believed it must come again and look alike
@@ -688,26 +702,33 @@ class _Chain:
         return best
 
     def _ends(self, data: int, csid: int, heads: dict[int, Head]) -> list[int]:
-        """Where a message of `csid` at `data` may end: at a header with a length, or at another of its own kind."""
+        """Where a message of `csid` at `data` may end: at a header with a length, at another of its own kind, or at
+        one of another csid in use whose payload says loudly what it is."""
         buf = self.buf
         first = bisect_left(self.anchors, data + 1)
-        ends = _one_reading(buf, self.anchors[first : first + 32], heads)[:24]
-        limit = ends[-1] if len(ends) == 24 else len(buf)
-        same = re.escape(buf[data : data + 1])
-        own = re.compile(
-            b"(?="
-            + re.escape(bytes((0xC0 | csid,)))
-            + same
-            + b"|"
-            + re.escape(bytes((0x80 | csid,)))
-            + b"\\0.."
-            + same
-            + b")",
-            re.DOTALL,
-        )
-        for match, _ in zip(own.finditer(buf, data + 1, limit), range(24)):
-            ends.append(match.start())
-        return sorted(ends)[:24]
+        ends = _one_reading(buf, self.anchors[first : first + 32], heads)[:ENDS_TRIED]
+        limit = ends[-1] if len(ends) == ENDS_TRIED else len(buf)
+        headers = {fmt << 6 | other for other in {csid, *self.csids, *heads} if 1 < other < 64 for fmt in (2, 3)}
+        compact = re.compile(b"[" + b"".join(re.escape(bytes((byte,))) for byte in sorted(headers)) + b"]")
+        same = buf[data : data + 1]
+        found = 0
+        for match in compact.finditer(buf, data + 1, limit):
+            pos = match.start()
+            short = buf[pos] >= 0xC0
+            if not short and buf[pos + 1 : pos + 2] != b"\0":
+                continue
+            head = buf[pos + 1 : pos + 25] if short else buf[pos + 4 : pos + 28]
+            if head[:1] == same if buf[pos] & 63 == csid else looks_like_start(head):
+                ends.append(pos)
+                found += 1
+                if found == ENDS_TRIED:
+                    break
+        return sorted(ends)[:ENDS_TRIED]
+
+
+def _maybe_cut(buf: bytes, data: int, csid: int, length: int, floor: int) -> bool:
+    """Does a mark stand where a common size would cut this message? Only one who knows the size can tell."""
+    return any(floor <= cut < length and buf[data + cut] == 0xC0 | csid for cut in COMMON_SIZES)
 
 
 def _join(bits: int, cuts: int, marks: dict[int, set[bytes]], onward: _Walk) -> _Walk:
@@ -885,7 +906,8 @@ def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head], interleav
     while chain.effort < enough:
         earlier = chain.anchors[: bisect_left(chain.anchors, position)]
         chain.effort += 1 + len(earlier) // 16 + min(position, BACK_BYTES) // 256
-        step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks, alone)
+        floor = MAX_SIZE if walk.size else longest
+        step = _before(buf, position, size, earlier, lengths, certain, types, walk.marks, alone, floor)
         if step is None:
             break
         position, header = step
@@ -938,9 +960,10 @@ def _before(
     types: dict[int, Head],
     marks: dict[int, set[bytes]],
     alone: bool,
+    floor: int,
 ) -> tuple[int, _Header] | None:
     """The message that ends at `stop`. Only where messages stand `alone` can one be believed whose length is unknown:
-    otherwise the end of another may stand behind it."""
+    otherwise the end of another may stand behind it; nor one that may be cut, at a size of `floor` or more."""
     for anchor in reversed(anchors):
         if stop - anchor > BACK_BYTES:
             break
@@ -964,7 +987,7 @@ def _before(
     for pos in _candidates(buf, low, stop, uncertain):
         csid = buf[pos] & 63
         found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, types[csid], marks)
-        if found is not None and found[0] >= 30:
+        if found is not None and found[0] >= 30 and not _maybe_cut(buf, found[2].data, csid, found[2].length, floor):
             return found[1:]
         if found is not None and found[0] >= 16:
             break  # it may well begin here: do not swallow it with what stands before, whatever its csid
@@ -974,7 +997,9 @@ def _before(
         if csid not in types and _is_name(buf[match.start(2) : stop], match[1][0]):
             type_id = type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
             found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
-            if found is not None and found[0] >= 30:
+            if found is None or _maybe_cut(buf, found[2].data, csid, found[2].length, floor):
+                continue
+            if found[0] >= 30:
                 types[csid] = Head(found[2].length, type_id, 1)
                 return found[1:]
     return None

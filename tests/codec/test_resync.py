@@ -332,6 +332,18 @@ def test_the_nearest_header_ends_the_search_backwards() -> None:
     assert found >= payloads_sent(after[2:])
 
 
+def test_a_message_of_unknown_length_ends_at_a_short_header_of_another_csid() -> None:
+    """The next of its kind comes much later; what stands in between is not part of it."""
+    rng = random.Random(2)
+    pieces = [sound(rng, 209), sound(rng, 196)]
+    for _ in range(8):
+        pieces += [still(rng), sound(rng, len(pieces[-1]) - 8, 3)]
+        pieces += [sound(rng, rng.randrange(180, 220)) for _ in range(5)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(b"".join(pieces)) + decoder.receive_eof())
+    assert {m.payload for m in found} == payloads_sent(pieces)
+
+
 def test_a_message_does_not_swallow_a_header_with_a_length() -> None:
     """The last messages of a stream: what stands before a header of proven place need not end there."""
     rng = random.Random(3)
@@ -376,6 +388,46 @@ def test_a_few_bytes_at_the_end_do_not_confirm_an_old_length() -> None:
     events = decoder.receive_data(b"\3" + bytes(2 * 1536) + first) + decoder.receive_gap(18)
     events += decoder.receive_data(commands + bytes.fromhex("c2 0003 00000001 02255100")) + decoder.receive_eof()
     assert [m.type_id for m in messages(events) if m.status == COMPLETE] == [5, 20, 20, 20]
+
+
+def test_a_guess_ends_at_a_short_header_whose_length_is_known() -> None:
+    """As GStreamer sends MP3 and, again and again, the same onMetaData cut at 128, whose first header is lost."""
+    rng = random.Random(7)
+    about = b"\x02\0\x0d@setDataFrame\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(165) + b"\0\0\x09"
+    long = b"\x2f\xff\xfb\x50" + rng.randbytes(728)
+    cut = b"\xc5".join(long[at : at + 128] for at in range(0, 732, 128))
+    heard = [b"\x2f\xff\xfb\x50" + rng.randbytes(101) for _ in range(60)]
+    before = [bytes.fromhex("05 000000 0002dc 08 01000000") + cut] * 3
+    before += [bytes.fromhex("45 00001a 000069 08") + heard[0], *(b"\xc5" + body for body in heard[1:6])]
+    pieces = []
+    for number, body in enumerate(heard[6:]):
+        pieces.append((b"\x85\0\0\x1b" if number % 6 == 3 else b"\xc5") + body)
+        pieces.append((b"\x84\0\0\x1b" if number % 6 == 3 else b"\xc4") + about[:128] + b"\xc4" + about[128:])
+    decoder = RtmpDecoder(phase="midstream")
+    events = decoder.receive_data(b"".join(before)) + decoder.receive_gap(400)
+    found = messages(events + decoder.receive_data(b"".join(pieces)) + decoder.receive_eof())
+    assert {m.payload for m in found if m.status == COMPLETE} <= {long, about, *heard}
+    assert len(found) >= len(before) + len(pieces) - 3
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_a_guessed_length_does_not_tell_whether_chunks_are_cut(anchored: bool) -> None:
+    """The same, joined in the middle: the mark inside each onMetaData must not become a byte of it."""
+    rng = random.Random(7)
+    about = b"\x02\0\x0d@setDataFrame\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(165) + b"\0\0\x09"
+    heard = [b"\x2f\xff\xfb\x50" + rng.randbytes(101) for _ in range(120)]
+    goodbye = b"\x02\0\x0cdeleteStream\0" + bytes(8) + b"\5\0" + bytes(8)
+    pieces = []
+    for number, body in enumerate(heard):
+        header = b"\x85\0\0\x1b" if number % 6 == 3 else b"\xc5"
+        pieces.append((bytes.fromhex("45 00001a 000069 08") if anchored and number == 3 else header) + body)
+        if number > 5 and number % 3:
+            pieces.append((b"\x84\0\0\x1b" if number % 2 else b"\xc4") + about[:128] + b"\xc4" + about[128:])
+    pieces += [bytes.fromhex("43 000000 0000") + bytes((len(goodbye), 20)) + goodbye] * 2
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(b"".join(pieces)[60:]) + decoder.receive_eof())
+    assert {m.payload for m in found} <= {about, goodbye, *heard}
+    assert [m.payload for m in found[-2:]] == [goodbye] * 2
 
 
 def test_a_last_byte_that_looks_like_a_header() -> None:
