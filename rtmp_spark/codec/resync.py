@@ -505,6 +505,11 @@ class _Chain:
         self.interleaved = interleaved
         self.any_payload = any_payload
 
+    def _is_shorter(self, pos: int) -> bool:
+        """Is what reads as a csid of two or three bytes, which nobody used, a byte before a header of one?"""
+        short = pos + 1 + (self.buf[pos] & 63)
+        return self.buf[short : short + 1] >= b"\x40" and is_strong(self.buf, short)
+
     def alone_bits(self, pos: int, heads: dict[int, Head]) -> int:
         """What the header at `pos` and the payload behind it say, whatever follows."""
         header = _header(self.buf, pos, heads)
@@ -545,6 +550,8 @@ class _Chain:
                 break
             fmt, csid, data, _, ext_value, length, type_id, stream_id = header
             left = rest.get(csid, 0)
+            if csid >= 64 and csid not in heads and self._is_shorter(pos):
+                return None
             if fmt == 3 and left:
                 bits += 8
                 cuts += 1
