@@ -1057,7 +1057,7 @@ def _compact(
         delta = buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
         if delta > 1024:
             return None
-        bits += 14
+        bits += 14 if delta != 3 else 2  # 00 00 03 stands all over H.264 and HEVC (ITU-T H.264 7.4.1)
     wire = stop - data
     cuts = wire // (size + 1) if wire % (size + 1) else max(wire // (size + 1) - 1, 0)
     length = wire - cuts
@@ -1068,6 +1068,8 @@ def _compact(
     inside = payload_bits(head.type_id, length, buf[data : min(stop, data + 24)])
     if inside < 0 or head.type_id in _CONTROL_LENGTHS:
         return None
+    if inside < 8 and any(payload_bits(head.type_id, length, seen) >= 8 for seen in marks.get(csid, ())):
+        return None  # the others of its csid say loudly what they are
     alike = max((_alike(buf[data : data + 3], mark) for mark in marks.get(csid, ())), default=0)
     if not alike and inside < 24:
         return None

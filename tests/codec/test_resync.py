@@ -367,6 +367,19 @@ def test_three_letters_by_chance_are_no_command() -> None:
     assert [m.payload for m in found] == [piece[8:] for piece in pieces]
 
 
+@pytest.mark.parametrize(
+    ("chance", "audio"), [("84 000003 66", "66"), ("84 000003 2e", "2efffb50"), ("84 000200 2e", "2efffb50")]
+)
+def test_zeros_in_a_picture_are_no_step_of_time(chance: str, audio: str) -> None:
+    """Few steps and the first byte of the audio: of a picture, in which 00 00 03 stands everywhere; MP3 says more."""
+    rng = random.Random(10)
+    tail = rng.randbytes(400) + bytes.fromhex(chance) + rng.randbytes(900)
+    pieces = [bytes.fromhex("44 00001a 0000d1 08" + audio) + rng.randbytes(209 - len(audio) // 2) for _ in range(12)]
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(tail + b"".join(pieces)) + decoder.receive_eof())
+    assert [m.payload for m in found] == [piece[8:] for piece in pieces]
+
+
 def test_a_message_that_ends_with_the_recorded_bytes_shows_its_size() -> None:
     """Of a size that is not known: a gap behind a message cut once must not make its mark a byte of it."""
     rng = random.Random(5)
