@@ -907,7 +907,7 @@ def _back(chain: _Chain, at: int, walk: _Walk, known: dict[int, Head], interleav
     lengths: dict[int, int] = {csid: head.length for csid, head in {**known, **walk.guessed}.items()}
     types = dict(walk.heads)
     heads = dict(known)
-    certain: set[int] = set()  # csids whose length a later message repeats
+    certain = set(walk.guessed)  # csids whose length a later message repeats
     position, longest = at, max(walk.floor, 1)
     enough = chain.effort + BACK_EFFORT
     while chain.effort < enough:
@@ -990,24 +990,35 @@ def _before(
         return None
     low = max(0, stop - BACK_BYTES)  # and no message is believed that would swallow what looks like a header
     low = max(low, next((anchor + 1 for anchor in reversed(anchors) if is_strong(buf, anchor)), 0))
+    named = _named_before(buf, low, stop, size, types, marks, floor)
     uncertain = {csid for csid in types if csid < 64 and csid not in certain and marks.get(csid)}
-    for pos in _candidates(buf, low, stop, uncertain):
+    for pos in _candidates(buf, low if named is None else named[0] + 1, stop, uncertain):
         csid = buf[pos] & 63
         found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, types[csid], marks)
         if found is not None and found[0] >= 30 and not _maybe_cut(buf, found[2].data, csid, found[2].length, floor):
             return found[1:]
         if found is not None and found[0] >= 16:
-            break  # it may well begin here: do not swallow it with what stands before, whatever its csid
-    for match in reversed(list(_NAMED.finditer(buf, low, stop))):
-        pos = match.start()
+            return None  # it may well begin here: do not swallow it with what stands before, whatever its csid
+    if named is not None:
+        types[named[1].csid] = Head(named[1].length, named[1].type_id, 1)
+    return named
+
+
+def _named_before(
+    buf: bytes, low: int, stop: int, size: int, types: dict[int, Head], marks: dict[int, set[bytes]], floor: int
+) -> tuple[int, _Header] | None:
+    """The nearest command or data message on a csid of which nothing is known yet."""
+    matches = {match.start(): match for match in _NAMED.finditer(buf, low, stop)}
+    for pos, match in reversed(matches.items()):
         csid = buf[pos] & 63
+        if buf[pos] >= 0xC0 and pos - HEADER_BYTES[2] in matches:
+            continue  # the last byte of a step of time
         if csid not in types and _is_name(buf[match.start(2) : stop], match[1][0]):
             type_id = type_by_content(buf[pos + 1 + HEADER_BYTES[buf[pos] >> 6] :][:24])
             found = _compact(buf, pos, stop, buf[pos] >> 6, csid, size, Head(-1, type_id, 1), marks)
             if found is None or _maybe_cut(buf, found[2].data, csid, found[2].length, floor):
                 continue
             if found[0] >= 30:
-                types[csid] = Head(found[2].length, type_id, 1)
                 return found[1:]
     return None
 

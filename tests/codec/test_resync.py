@@ -380,6 +380,22 @@ def test_zeros_in_a_picture_are_no_step_of_time(chance: str, audio: str) -> None
     assert [m.payload for m in found] == [piece[8:] for piece in pieces]
 
 
+def test_a_data_message_of_a_csid_not_seen_before_is_not_swallowed() -> None:
+    """Backwards from a picture: onMetaData, whose step of 1000 ms ends in a byte like fmt 3, and sound before it."""
+    rng = random.Random(11)
+    about = b"\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(260) + b"\0\0\x09"
+    heard = [b"\xaf\x01\0" + rng.randbytes(182) for _ in range(12)]
+    shown = [b"\x27\x01\0\0\0" + rng.randbytes(300 + number) for number in range(10)]
+    first = b"".join(b"\xc4" + body for body in heard[:3]) + bytes.fromhex("85 0003e8") + about
+    data = rng.randbytes(900) + first
+    for body, sounds in zip(shown, heard[2:]):
+        data += picture(body) + b"\x84\0\0\x17" + sounds
+    decoder = RtmpDecoder(phase="midstream")
+    found = messages(decoder.receive_data(data) + decoder.receive_eof())
+    assert {m.payload for m in found} <= {about, *heard, *shown}
+    assert {m.payload for m in found} >= {about, *heard[1:], *shown}
+
+
 def test_a_message_that_ends_with_the_recorded_bytes_shows_its_size() -> None:
     """Of a size that is not known: a gap behind a message cut once must not make its mark a byte of it."""
     rng = random.Random(5)
