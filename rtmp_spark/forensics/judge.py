@@ -63,8 +63,8 @@ class Judge:
     matter only to those who look at its connection."""
 
     __slots__ = (
-        "_connected", "_ended", "_first", "_found", "_from_start", "_omitted", "_session", "_troubled", "connect_ts",
-        "exchange", "flow", "habits",
+        "_connected", "_ended", "_first", "_found", "_from_start", "_omitted", "_server_closed", "_session",
+        "_troubled", "connect_ts", "exchange", "flow", "habits",
     )  # fmt: skip
 
     def __init__(self, session: Any) -> None:
