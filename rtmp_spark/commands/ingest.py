@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from rtmp_spark.spark.pipeline import Summary
     from rtmp_spark.spark.stoppable import Stop
 
-QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
 SMALL_BYTES = 8 << 30  # up to here Java's slow compiler takes more time than its better code gives back
 
 
@@ -169,28 +167,14 @@ def show(summary: Summary, dry_run: bool) -> None:
     print(f"  {times}")
 
 
-def closed_files(directory: str, settle_seconds: float, now: float) -> list[CaptureFile]:
-    """Files of the directory that nobody writes to any more: long unchanged, or for a moment and with a newer sibling.
-
-    For a moment: two recorders may write into one directory.
-    """
-    from rtmp_spark.spark.paths import list_captures
-
-    files = list_captures([directory])
-    newest: dict[Path, int] = {}
-    for file in files:
-        parent = Path(file.path).parent
-        newest[parent] = max(newest.get(parent, 0), file.modified_ns)
-    settled, quiet = ((now - seconds) * 1e9 for seconds in (settle_seconds, min(settle_seconds, QUIET_SECONDS)))
-    return [f for f in files if f.modified_ns <= (quiet if f.modified_ns < newest[Path(f.path).parent] else settled)]
-
-
 def follow(args: argparse.Namespace, stop: Stop) -> int:
     """Ingest closed files until interrupted; every round subtracts what the ledger knows."""
+    from rtmp_spark.spark.paths import QUIET_SECONDS, closed_files, list_captures
+
     done: set[CaptureFile] = set()  # as they were: a recorder may use a name again
     code = 0
     while not stop.is_set():
-        closed = closed_files(args.follow, args.settle, time.time())
+        closed = closed_files(list_captures([args.follow]), args.settle, time.time())
         fresh = [file.path for file in closed if file not in done]
         if fresh:
             code = max(code, _once(args, fresh, stop))

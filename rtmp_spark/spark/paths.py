@@ -1,4 +1,4 @@
-"""Capture files by path, directory, glob or URI: what is there, and open files to read from.
+"""Capture files by path, directory, glob or URI: what is there, which nobody writes to, and open files to read from.
 
 Local paths go through the operating system; URIs through `pyarrow.fs` (s3, gs, abfs, hdfs; `s3a` is understood),
 on the driver and on executors alike. A name is data: a file called `a[x].pcap` is that file, never a pattern. However
@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from rtmp_spark.codec.errors import UserError
 
+QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
 _IN_PATH = "/!$&'()*+,;=:@"  # besides letters and numbers (RFC 3986 3.3)
 _PATTERN, _PATTERN_QUOTED = re.compile(r"[*[]"), re.compile(r"\*|%5B")
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)(\d*|[._-].*)?(\.(gz|zst))?$", re.IGNORECASE)
@@ -32,6 +33,10 @@ class CaptureFile:
     path: str
     size_bytes: int
     modified_ns: int
+
+
+class NothingThere(UserError):
+    """No file or directory has this name, and as a pattern it fits none."""
 
 
 def is_uri(path: str) -> bool:
@@ -83,6 +88,19 @@ def list_captures(paths: Iterable[str]) -> list[CaptureFile]:
     return list(found.values())
 
 
+def closed_files(files: Sequence[CaptureFile], settle_seconds: float, now: float) -> list[CaptureFile]:
+    """Those that nobody writes to any more: long unchanged, or for a moment and with a newer sibling.
+
+    For a moment: two recorders may write into one directory.
+    """
+    newest: dict[Path, int] = {}
+    for file in files:
+        parent = Path(file.path).parent
+        newest[parent] = max(newest.get(parent, 0), file.modified_ns)
+    settled, quiet = ((now - seconds) * 1e9 for seconds in (settle_seconds, min(settle_seconds, QUIET_SECONDS)))
+    return [f for f in files if f.modified_ns <= (quiet if f.modified_ns < newest[Path(f.path).parent] else settled)]
+
+
 def _list_local(path: str) -> list[CaptureFile]:
     given = Path(path)
     if given.is_dir():
@@ -96,7 +114,7 @@ def _list_local(path: str) -> list[CaptureFile]:
         return _readable([given])
     matches = [Path(p) for p in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207 - patterns may be absolute
     if not matches:
-        raise UserError(f"There is no {path!r}.", "Check the path.")
+        raise NothingThere(f"There is no {path!r}.", "Check the path.")
     return _readable([p for p in matches if p.is_file()])
 
 
@@ -126,7 +144,7 @@ def _list_uri(uri: str) -> list[CaptureFile]:
             infos = _matching(filesystem, inner) if _PATTERN.search(inner) else []
             address, inner = _above(address, _PATTERN_QUOTED), _above(inner, _PATTERN)
             if not infos:
-                raise UserError(f"There is no {uri!r}.", "Check the address.")
+                raise NothingThere(f"There is no {uri!r}.", "Check the address.")
     except OSError as error:
         raise UserError(f"{uri!r} cannot be read: {error}.", "Check the address and the credentials.") from error
     return [

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from rtmp_spark.cli import main
 from rtmp_spark.commands import ingest as command
-from rtmp_spark.commands.ingest import closed_files, follow
+from rtmp_spark.commands.ingest import follow
 from rtmp_spark.spark import Lake, ingest
+from rtmp_spark.spark.paths import closed_files, list_captures
 
 STOPPED = "rtmp-spark: Stopped: nothing of this ingest landed. Run it again to go on."
 
@@ -73,7 +74,7 @@ def test_a_followed_file_is_closed_when_it_rests(tmp_path: Path) -> None:
     capture(tmp_path / "of another recorder.pcap", now - 1.5)
     capture(tmp_path / "newest.pcap", now - 1)
     capture(tmp_path / "alone" / "pause.pcap", now - 9)
-    closed = closed_files(str(tmp_path), 10, now)
+    closed = closed_files(list_captures([str(tmp_path)]), 10, now)
     assert sorted(Path(file.path).name for file in closed) == ["long.pcap", "rotated.pcap"]
 
 
