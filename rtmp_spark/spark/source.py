@@ -1,8 +1,9 @@
-"""`spark.read.format("pcap")`: the packets of captures as rows, read in byte ranges.
+"""`format("pcap")` for `spark.read` and `spark.readStream`: the packets of captures as rows, read in byte ranges.
 
     register(spark)
     spark.read.format("pcap").load("day/*.pcap").where("dport = 1935")
     CREATE TEMPORARY VIEW packets USING pcap OPTIONS (path 'day.pcap')
+    spark.readStream.format("pcap").load("captures")  # as files are closed: packet_stream.py
 
 Classic uncompressed pcaps are cut into ranges (option `splitSize`, bytes, default 64 MB; 0 keeps files whole);
 others are one partition each. `frame` is known where a file is read in one piece, `record_offset` wherever there
@@ -13,18 +14,18 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rtmp_spark.codec.errors import CaptureError, UserError
 
-from .paths import list_captures, open_file
+from .paths import CaptureFile, list_captures, open_file
 from .scan import is_plain_pcap
 from .tables import spark_schema
 
@@ -87,6 +88,11 @@ class PcapDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return PcapReader(dict(self.options))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from .packet_stream import PcapStreamReader  # most sessions read no stream
+
+        return PcapStreamReader(dict(self.options))
+
 
 def packet_schema(options: Mapping[str, str]) -> pa.Schema:
     return _PACKETS.append(_PAYLOAD) if _is_on(options, "payload") else _PACKETS
@@ -96,22 +102,30 @@ def _is_on(options: Mapping[str, str], name: str) -> bool:
     return str(options.get(name, "false")).lower() in ("true", "1", "yes")
 
 
+def number(options: Mapping[str, str], name: str, default: int, remedy: str) -> int:
+    """An option; Spark hands their names over in lower case."""
+    given = options.get(name) or options.get(name.lower()) or str(default)
+    if not given.isdecimal():
+        raise UserError(f"The option {name} is {given!r}.", remedy)
+    return int(given)
+
+
 class PcapReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self.payload = _is_on(options, "payload")
         self.schema = packet_schema(options)
-        given_size = options.get("splitSize") or options.get("splitsize") or str(SPLIT_BYTES)
-        if not given_size.isdecimal():
-            raise UserError(f"The option splitSize is {given_size!r}.", "Give a number of bytes; 0 keeps files whole.")
-        self.split_bytes = int(given_size)
+        self.split_bytes = number(options, "splitSize", SPLIT_BYTES, "Give a number of bytes; 0 keeps files whole.")
         given = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
         if not given:
             raise UserError("No capture was named.", 'Give one: spark.read.format("pcap").load(path).')
         self.paths: list[str] = given
 
     def partitions(self) -> list[InputPartition]:
+        return self.ranges(list_captures(self.paths))
+
+    def ranges(self, files: Iterable[CaptureFile]) -> list[InputPartition]:
         ranges: list[InputPartition] = []
-        for file in list_captures(self.paths):
+        for file in files:
             size = file.size_bytes
             if not is_plain_pcap(file.path):
                 ranges.append(PacketRange(file.path, 0, 0, whole=True))
@@ -124,14 +138,21 @@ class PcapReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PacketRange):  # an empty list of partitions arrives as one without a value
             return
+        try:
+            yield from self.packets(partition)
+        except CaptureError as error:
+            raise ValueError(f"{partition.path}: {error.detail}") from None
+
+    def packets(self, partition: PacketRange) -> Iterator[pa.RecordBatch]:
         from rtmp_spark.capture.packet import Dissector
 
         dissector = Dissector()
+        shown = partition.path.encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8, text is
         with open_file(partition.path) as file:
             for block, offsets in _blocks(file, partition):
                 columns = _columns(block, dissector, self.payload)
                 count = len(block)
-                columns["path"] = pa.array([partition.path], pa.string()).take(pa.array(np.zeros(count, np.int64)))
+                columns["path"] = pa.array([shown], pa.string()).take(pa.array(np.zeros(count, np.int64)))
                 columns["record_offset"] = pa.nulls(count, pa.int64()) if offsets is None else pa.array(offsets)
                 if not partition.whole:
                     columns["frame"] = pa.nulls(count, pa.int64())
@@ -146,11 +167,8 @@ def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBloc
     from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, parse_header
 
     if not partition.end:
-        try:
-            for block in open_capture(file):
-                yield block, None
-        except CaptureError as error:
-            raise ValueError(f"{partition.path}: {error.detail}") from None
+        for block in open_capture(file):
+            yield block, None
         return
     header = parse_header(file.read(FILE_HEADER_BYTES))
     reader = read_range(file, partition.start, partition.end, header)
