@@ -22,6 +22,7 @@ KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
 _TOKEN_CHARS = 16
 _MOST_SEALED = 4096
+_LONGEST_SEALED = 1024  # characters of a text that is remembered
 _TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{_TOKEN_CHARS}}}")
 
 _NAMED_BY_FIRST_STRING = frozenset(
@@ -95,7 +96,8 @@ class Redactor:
             sealed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
             if len(self._sealed) >= _MOST_SEALED:
                 self._sealed.clear()
-            self._sealed[text] = sealed
+            if len(text) <= _LONGEST_SEALED:
+                self._sealed[text] = sealed
         return sealed
 
     def stream_name(self, name: str) -> str:

@@ -195,6 +195,7 @@ class Session:
         span = self._open.pop(stream_id, None)
         if span is not None:
             span.ended = True
+            span.left_at = span.left_at or ts
             span.ts_end = max(span.ts_end, ts)
 
     # -- the handshake ------------------------------------------------------------------------------------------
@@ -397,7 +398,10 @@ class Session:
             closed: Any = fact.stream_id
             if name == "deleteStream" and len(args) > 1:
                 closed = args[1]
-            if name != "FCUnpublish" and isinstance(closed, (int, float)):
+            if name == "FCUnpublish":
+                for span in self._open.values():
+                    span.left_at = span.left_at or fact.ts
+            elif isinstance(closed, (int, float)):
                 self._end_span(int(closed), fact.ts)
         if name in _STREAM_COMMANDS:
             waiting = self._stream_asked.setdefault(fact.stream_id, [])

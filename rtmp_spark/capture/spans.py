@@ -14,8 +14,8 @@ class StreamSpan:
     """One publish or play on one message stream id, from its command to its end."""
 
     __slots__ = (
-        "answered", "audio", "bytes", "direction", "ended", "measure", "media_stream_id", "name", "refused", "role",
-        "stream_id", "ts_end", "ts_start", "video",
+        "answered", "audio", "bytes", "direction", "ended", "left_at", "measure", "media_stream_id", "name", "refused",
+        "role", "stream_id", "ts_end", "ts_start", "video",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, role: str, name: str | None, ts: int) -> None:
@@ -26,6 +26,7 @@ class StreamSpan:
         self.direction = "c2s" if role == "publish" else "s2c"
         self.name = name
         self.ts_start = self.ts_end = ts
+        self.left_at = 0  # when its client first said goodbye
         self.audio = self.video = self.bytes = 0
         self.answered = self.refused = self.ended = False
 

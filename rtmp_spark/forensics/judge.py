@@ -317,7 +317,7 @@ class Judge:
     def _verdict(self, span: Any, findings: FindingFold) -> dict[str, Any]:
         if span.measure is None:
             return {}
-        too_late = 0 < self._server_closed < span.ts_end  # its goodbye, to a server that had closed
+        too_late = 0 < self._server_closed < span.left_at  # a goodbye to a server that had closed
         broken_off = self._ended if span.role == "publish" and (too_late or not span.ended) else None
         own: set[int | None] = {span.ts_start}  # what had this id before or after is another stream
         if span is self._first[span.direction, span.stream_id]:

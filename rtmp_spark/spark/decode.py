@@ -343,8 +343,6 @@ def _packets(piece: Piece, dissector: Dissector, recording: Recording) -> Iterat
                 taken = recording.take_secrets(capture, taken)
                 yield block, _ours(dissector.segments(block), groups)
             return
-        if not piece.indexes:
-            return
         header = parse_header(file.read(FILE_HEADER_BYTES))
         frame, offset = (np.concatenate(c) for c in zip(*(places(blob) for blob in piece.indexes)))
         order = np.argsort(frame, kind="stable")

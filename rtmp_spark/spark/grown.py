@@ -7,7 +7,7 @@ failed has at most one row, the newest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,24 +22,37 @@ Row = Mapping[str, Any]  # of the table `captures`; times as microseconds
 
 def beginnings(ledger: Iterable[Row], scanned: Iterable[Scanned]) -> dict[str, Scanned]:
     """The captures of the ledger that a longer one of these files begins with, by capture_id."""
-    plain = [row for row in ledger if row["capture_id"] and row["status"] != "failed" and not row["compression"]]
-    by_path: dict[str, list[Row]] = {}
-    by_time: dict[int, list[Row]] = {}
-    for row in plain:
-        by_path.setdefault(row["path"], []).append(row)
-        if row["ts_first"] is not None:
-            by_time.setdefault(row["ts_first"], []).append(row)
     found: dict[str, Scanned] = {}
+    for row, item in _alike(ledger, scanned):
+        size, capture_id = row["size_bytes"], row["capture_id"]
+        if capture_id not in found and size < item.file.size_bytes and _hash(item.file.path, size) == capture_id:
+            found[capture_id] = item
+    return found
+
+
+def contained(ledger: Iterable[Row], scanned: Iterable[Scanned]) -> set[str]:
+    """The capture_ids of those files that are the beginning of a longer one in the ledger, which is still there: a copy
+    that was made while it grew, whose rows it replaced."""
+    found: set[str] = set()
+    for row, item in _alike(ledger, scanned):
+        size, capture_id = item.file.size_bytes, item.about.capture_id
+        if capture_id is not None and size < row["size_bytes"] and _hash(row["path"], size) == capture_id:
+            found.add(capture_id)
+    return found
+
+
+def _alike(ledger: Iterable[Row], scanned: Iterable[Scanned]) -> Iterator[tuple[Row, Scanned]]:
+    """Captures that begin with the same packet, or with none and have the same name."""
+    by_start: dict[object, list[Row]] = {}
+    for row in ledger:
+        if row["capture_id"] and row["status"] != "failed" and not row["compression"]:
+            by_start.setdefault(row["path"] if row["ts_first"] is None else row["ts_first"], []).append(row)
     for item in scanned:
         about = item.about
         if about.capture_id is None or about.status == "failed" or about.compression:
             continue
-        first = -1 if about.ts_first_ns is None else about.ts_first_ns // 1000
-        for row in [*by_path.get(item.file.path, ()), *by_time.get(first, ())]:
-            size, capture_id = row["size_bytes"], row["capture_id"]
-            if capture_id not in found and size < item.file.size_bytes and _hash(item.file.path, size) == capture_id:
-                found[capture_id] = item
-    return found
+        starts = [item.file.path, *([] if about.ts_first_ns is None else [about.ts_first_ns // 1000])]
+        yield from ((row, item) for start in starts for row in by_start.get(start, ()))
 
 
 def _hash(path: str, size: int) -> str | None:

@@ -9,7 +9,8 @@ to the next run. Option `settle` is the seconds after which an unchanged file is
 The offset names the files of its batch, so that a batch that is run again reads the same, and holds eight bytes for
 each file delivered before that is still listed: files may come late and with old times, so no time could stand for
 them. A file that changed is another file, since recorders use names again: it is delivered again, whole. Choose
-`settle` longer than the pauses of the recorder.
+`settle` longer than the pauses of the recorder. What is delivered is forgotten when it is not listed any more, unless a
+whole name is away: of a pattern, files that come back after a while come again.
 
 A bad file never stops the stream; what is wrong with it stands in Spark's log (RTMP_SPARK_LOG in a session of ours).
 One that cannot be opened waits until it can; one that is no capture, or that was deleted after its batch was planned,
@@ -47,7 +48,7 @@ class PcapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.reader = PcapReader(options)
         self.settle_seconds = number(options, "settle", SETTLE_SECONDS, "Give whole seconds.")
         self.max_files = number(options, "maxFilesPerTrigger", 0, "Give a number of files; 0 is no limit.")
-        self.available: tuple[list[CaptureFile], float] | None = None  # all that this run may look at, and when
+        self.available: tuple[list[CaptureFile], bool, float] | None = None  # all that this run may look at, and when
         self.told: set[str] = set()
 
     def initialOffset(self) -> Offset:
@@ -55,20 +56,21 @@ class PcapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"files": {}, "seen": ""}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.available = self._listed(), time.time()
+        self.available = *self._listed(), time.time()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self.max_files) if self.max_files else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        listed, now = self.available or (self._listed(), time.time())
+        listed, whole, now = self.available or (*self._listed(), time.time())
         seen = _unpack(start["seen"])
         closed = sorted(closed_files(listed, self.settle_seconds, now), key=lambda f: (f.modified_ns, f.path))
         fresh = (f for f in closed if _digest(f) not in seen and self._opens(f.path))
         batch = list(islice(fresh, limit.max_files if isinstance(limit, ReadMaxFiles) else None))
         if not batch:
             return start
-        seen &= {_digest(f) for f in listed}
+        if whole:
+            seen &= {_digest(f) for f in listed}
         seen |= {_digest(f) for f in batch}
         return {"files": {f.path: [f.size_bytes, f.modified_ns] for f in batch}, "seen": _pack(seen)}
 
@@ -84,14 +86,16 @@ class PcapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except (CaptureError, FileNotFoundError, PermissionError) as error:  # others may pass: Spark tries again
             _tell(f"{partition.path} has no packets for the stream: {error}")
 
-    def _listed(self) -> list[CaptureFile]:
+    def _listed(self) -> tuple[list[CaptureFile], bool]:
+        """The files that are there, and whether that is all: a directory may be away for a while."""
         found: dict[str, CaptureFile] = {}
+        whole = True
         for path in self.reader.paths:
             try:
                 found.update((file.path, file) for file in list_captures([path]))
             except NothingThere:
-                continue
-        return list(found.values())
+                whole = False
+        return list(found.values()), whole
 
     def _opens(self, path: str) -> bool:
         try:

@@ -53,6 +53,7 @@ _PIECES = pa.schema(
 Batches = Iterator[pa.RecordBatch]
 States = Mapping[int, Sequence[bytes]]  # of connections that go on, by index group
 CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
+_NO_SPLIT = -1
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 
@@ -141,6 +142,11 @@ def weights(index: pa.Table) -> dict[int, int]:
 
 def payload_bytes(index: pa.Table) -> int:
     return sum(pc.sum(flows_of(flows)["bytes"]).as_py() or 0 for flows in index["flows"].to_pylist())
+
+
+def flow_count(index: pa.Table) -> int:
+    """How many connections there are, each counted once for every split it is in."""
+    return sum(flows_of(flows).num_rows for flows in index["flows"].to_pylist())
 
 
 def first_seen(index: pa.Table) -> dict[bytes, int]:
@@ -249,7 +255,7 @@ class Decoder:
         ).filter(pc.is_in(index["group"], pa.array(sorted(groups), pa.int32())))
         silent = sorted(groups.intersection(states).difference(here))  # they go along, without packets
         if silent:
-            nothing = [(bucket_of[group], index["split_id"][0].as_py(), group, None) for group in silent]
+            nothing = [(bucket_of[group], _NO_SPLIT, group, None) for group in silent]
             table = pa.concat_tables([table, pa.Table.from_batches([arrow_batch(zip(*nothing), _PIECES)])])
         frame = self.spark.createDataFrame(table)
         count = self.buckets.count
@@ -274,7 +280,7 @@ class Decoder:
                             piece.indexes.append(row["packets"])
                 for piece in pieces.values():
                     failpoint(f"decode {PurePath(piece.split.file.path).name}")
-                groups = frozenset(group for piece in pieces.values() for group in piece.groups)
+                groups = frozenset(row["group"] for row in rows if row["bucket"] == bucket)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
                 with rare_collections(), closing(Pulse(watched)) as pulse:

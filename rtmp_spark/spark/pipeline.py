@@ -33,7 +33,7 @@ from .deliver import deliveries
 from .failpoint import failpoint
 from .file_rows import file_rows
 from .flow_state import SavedFlow
-from .grown import beginnings, failed_before
+from .grown import beginnings, contained, failed_before
 from .keys import require_cryptography
 from .lake import Lake, Writer, open_writer, sweep_staging
 from .late import late_parts
@@ -229,6 +229,8 @@ class _Ingest:
         held = beginnings(self.ledger, scanned)
         grown = sorted({item.file.path for item in held.values()})
         try:
+            if held and not again:
+                self._require_all_rows(writer, options)
             if again or held:
                 replaces = redo(writer, scanned, passes.first_seen(index), options.sensor, saved.result(), held)
                 if replaces.more:
@@ -246,7 +248,7 @@ class _Ingest:
             scanned = [item for item in scanned if item.file.path in chosen]
         file_and_reason = ("path", "size_bytes", "modified_at", "error_hint")
         failed = {tuple(row[name] for name in file_and_reason) for row in self.ledger if row["status"] == "failed"}
-        number(scanned, known_ids, writer.state.files, failed)
+        number(scanned, known_ids | contained(self.ledger, scanned), writer.state.files, failed)
         new = sorted((s for s in scanned if s.number >= 0), key=lambda s: s.number)
         self.summary.duplicates = [s.file.path for s in scanned if s.duplicate]
         again_failed = [s for s in scanned if s.number < 0 and not s.duplicate]
@@ -254,6 +256,15 @@ class _Ingest:
         if not new:
             return
         self._write(writer, new, index, options, replaces, saved, begun or self._begin(writer, options))
+
+    def _require_all_rows(self, writer: Writer, options: Options) -> None:
+        """Rows that nobody asked to replace are not replaced by fewer."""
+        chosen = [options.host, options.port, options.since, options.until]
+        fewer = "only some of its rows are asked for" if chosen != [None] * 4 else ""
+        if not options.keep_payloads and writer.table("payloads").limit(1).count():
+            fewer = fewer or "the lake has payloads, and they are not asked for"
+        if fewer:
+            raise UserError(f"{fewer}, and the rest would be lost.", "Ingest it without these options, or with --redo.")
 
     def _begin(self, writer: Writer, options: Options) -> Future[None]:
         return self.beside.submit(writer.begin, [*_tables(options), "captures", "deliveries"])
@@ -339,7 +350,8 @@ class _Ingest:
         payload = passes.payload_bytes(index) if self.progress is not None else 0
         with self._phase("decode"), self._watched("decode", captures, payload) as watched:
             args = (self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid(), watched)
-            staging = Staging(self.spark, writer, passes.Decoder(*args), self.cores, self.summary.bytes)
+            size = sum(file.size_bytes for file in captures)
+            staging = Staging(self.spark, writer, passes.Decoder(*args), self.cores, size)
             decoded = staging.decode(index, begun, may_pause=not going_on.tunnels)
             rows, large, self.crashed = decoded.rows, decoded.large, decoded.crashed
         if late is not None:

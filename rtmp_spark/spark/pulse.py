@@ -90,9 +90,10 @@ class Watch:
         return Done(*sums)
 
     def _run(self) -> None:
-        before = Done()
+        before = now = Done()
         while not self._over.wait(BETWEEN_SECONDS):
-            now = self.done()
+            with suppress(OSError):  # somebody tidied up
+                now = self.done()
             if now != before:
                 self._report(now)
                 before = now

@@ -27,6 +27,7 @@ COLLECT_BYTES = 256 << 20  # of input; below it rows come to the driver, which w
 SMALL_TABLE = 8 << 20  # of staged rows; up to here they do so from a large input too
 ROUND_BYTES = 512 << 20  # of payload for each bucket: some seconds, for a round costs half of one
 MOST_ROUNDS = 32
+MOST_PAUSED = 10_000  # connections times splits: every task of a round gets the states of all
 SEEN_TOGETHER = ("connections", "streams", "findings")  # always in the driver: what several connections show
 FINAL = ("messages", "media_tags", "payloads")  # rows that a connection which goes on never takes back
 
@@ -58,7 +59,8 @@ class Staging:
             return self._collected(index)
         buckets = self.decoder.buckets.count
         rounds, crashed = 0, []
-        if 2 * buckets <= self.cores and may_pause and not self.writer.fenced:  # who is fenced appends once to a table
+        fenced = self.writer.fenced  # who is, appends once to a table
+        if 2 * buckets <= self.cores and may_pause and not fenced and passes.flow_count(index) <= MOST_PAUSED:
             rounds = self._write_rounds(index, begun)
         last = self._directory(rounds)
         if not rounds:

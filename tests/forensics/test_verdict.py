@@ -48,6 +48,17 @@ def test_a_goodbye_breaks_nothing_off(tmp_path: Path) -> None:
     assert stream["verdict"] == "ok"
 
 
+def test_a_server_that_closes_at_the_first_goodbye_breaks_nothing_off(tmp_path: Path) -> None:
+    """The second goodbye crosses its FIN."""
+    talk = publishing().command(0, "FCUnpublish", 4, None, "show")
+    talk.talk.add(1, FIN | ACK)
+    talk.talk.seq[1] += 1
+    talk.wait(0.001).command(0, "deleteStream", 5, None, 1)
+    talk.talk.add(0, FIN | ACK)
+    (stream,) = recorded(talk.write(tmp_path / "a.pcap"), "streams")["streams"]
+    assert stream["verdict"] == "ok"
+
+
 def test_a_goodbye_to_a_server_that_had_closed_mends_nothing(tmp_path: Path) -> None:
     """Node-Media-Server accepts a second publisher and closes; FFmpeg notices when it writes, and takes its leave."""
     talk = publishing()

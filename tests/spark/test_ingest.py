@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import signal
@@ -10,13 +11,14 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from rewrite import pcap
+from rewrite import Packet, build, pcap, read
 
 from rtmp_spark.capture.pcap import write
 from rtmp_spark.capture.recording import ALL_TABLES, Recording
@@ -31,6 +33,7 @@ from rtmp_spark.spark.lake import open_writer
 from rtmp_spark.spark.maintain import optimize
 from rtmp_spark.spark.passes import Decoder
 from rtmp_spark.spark.pipeline import Progress
+from rtmp_spark.spark.scan import group_of_key
 
 VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -105,16 +108,40 @@ def test_split_size_order_and_staging(
     assert spark.conf.getAll == settings
 
 
+def sharing_hash(capture: Path, other: Path) -> bytes:
+    """The other capture, an hour after the first, with a port by which both connections fall into one index group."""
+
+    def group(packet: Packet) -> int:
+        return group_of_key(
+            b"".join(sorted(ip_address(f"::ffff:{a}").packed + p.to_bytes(2, "big") for a, p in ends(packet)))
+        )
+
+    def ends(packet: Packet) -> list[tuple[str, int]]:
+        return [(packet.src, packet.sport), (packet.dst, packet.dport)]
+
+    begins = read(capture)[0]
+    packets, wanted = read(other), group(begins)
+    later, client = begins.ts_ns + 3_600_000_000_000 - packets[0].ts_ns, packets[0].sport
+    packets = [replace(p, ts_ns=p.ts_ns + later) for p in packets]
+    for port in range(20_000, 30_000):
+        if group(replace(packets[0], sport=port)) == wanted:
+            moved = [replace(p, sport=port) if p.sport == client else replace(p, dport=port) for p in packets]
+            return pcap(build(moved))
+    raise AssertionError("no port gives that hash")
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_few_connections_are_written_while_they_are_decoded(
     spark: SparkSession, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    """One connection over three files and two that come later, round by round; and where a worker dies in the second
-    round, without rounds."""
+    """One connection over three files and others that come later, round by round; and where a worker dies in the second
+    round, without rounds. One of the others shares its hash with the first and comes in a file without an index."""
     files = [*sorted(sample_pcaps.glob("rotated_publish_*.pcap")), sample_pcaps / "republish_same_name.pcap"]
+    files.append(tmp_path / "same_hash.pcap.gz")
+    files[-1].write_bytes(gzip.compress(sharing_hash(files[0], sample_pcaps / SMALL)))
     run(spark, files, tmp_path / "at once")
     monkeypatch.setattr(pipeline, "_cores", lambda _: 8)
-    for name, value in {"COLLECT_BYTES": 0, "ROUND_BYTES": 1 << 14, "MOST_ROUNDS": 100}.items():
+    for name, value in {"COLLECT_BYTES": 0, "ROUND_BYTES": 1, "MOST_ROUNDS": 1 << 40}.items():
         monkeypatch.setattr(staging, name, value)
     begun: list[bool] = []
     staged, lake = Decoder.staged, tmp_path / "in rounds"
@@ -128,8 +155,8 @@ def test_few_connections_are_written_while_they_are_decoded(
         return staged(self, *args, **options)
 
     monkeypatch.setattr(Decoder, "staged", stage)
-    run(spark, files, lake, split_bytes=1 << 15)
-    assert begun.count(False) >= 2 and begun.count(True) == 1
+    run(spark, files, lake, split_bytes=1 << 17)  # each split is a round
+    assert begun == ([False, False, True] if dies else [False, False, False, False, True])
     assert same(raw(tmp_path / "at once"), raw(lake)) == []
     assert not list((lake / "_staging").iterdir())
 
@@ -223,6 +250,24 @@ def test_a_capture_that_grew_replaces_what_was_there(
     run(spark, [*paths[:2], moved, paths[3]], tmp_path / "once")
     assert same(raw(tmp_path / "once"), raw(lake)) == []
     assert run(spark, [*paths[:2], moved, paths[3]], lake).ingest_id is None
+    again = run(spark, [*paths, moved], lake)  # the shorter one is still there
+    assert again.ingest_id is None and again.duplicates == [str(paths[2])]
+
+
+def test_a_capture_that_grew_takes_no_rows_away(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    """Whoever asks for fewer rows than there are must say that they are to be replaced."""
+    content = (sample_pcaps / SMALL).read_bytes()
+    path, lake = tmp_path / "a.pcap", tmp_path / "lake"
+    path.write_bytes(content[: len(content) // 2])
+    run(spark, [path], lake, keep_payloads=True)
+    before = raw(lake)
+    path.write_bytes(content)
+    for options in ({"port": 5, "keep_payloads": True}, {}):
+        summary = run(spark, [path], lake, **options)
+        assert summary.grown == [] and "would be lost" in summary.late[0]
+        assert same(before, raw(lake)) == []
+    assert run(spark, [path], lake, keep_payloads=True).grown == [str(path)]
+    assert len(raw(lake)["payloads"]) > len(before["payloads"])
 
 
 def test_what_is_to_be_replaced_must_be_there(spark: SparkSession, captures: list[Path], tmp_path: Path) -> None:
