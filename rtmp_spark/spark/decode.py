@@ -55,7 +55,6 @@ from .pulse import Pulse
 from .scan import GROUPS, group_of_key, places
 
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
-PAUSED = "paused"  # what connections go on from, beside the tables in a staged part
 
 
 @dataclass(frozen=True)
@@ -189,6 +188,7 @@ class BucketRecording(Recording):
         self.settings.closed = note
         self._deliver(self._reassembler.finish(), 1 << 62)
         self.settings.closed = closed
+        self._sink.add("streams", self._sink.take_late("streams"))
         return gave
 
     def _name_file(self, number: int, capture_id: str) -> None:
@@ -197,7 +197,6 @@ class BucketRecording(Recording):
         self.capture_ids[number] = capture_id
 
     def take(self) -> Iterator[Batch]:
-        self._sink.add("streams", self._sink.take_late("streams"))
         yield from self._sink.flush(self.capture_ids)
 
     @property
@@ -260,13 +259,10 @@ def decode(
     states: Sequence[bytes] = (),
     newest_ns: int = 0,
     pulse: Pulse | None = None,
-    *,
-    last: bool = True,
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON.
 
-    `pulse` hears of payload bytes and messages. Where these are not the `last` packets, connections do not end: their
-    states stand in that part as `PAUSED`.
+    `pulse` hears of payload bytes and messages.
     """
     pulse = pulse or Pulse("")
     recording = BucketRecording(options.settings(), tables, files)
@@ -288,18 +284,13 @@ def decode(
         if parts.full:
             yield parts.take(), None
     parts.add(recording.take())
-    if last:
-        flows = recording.open_flows(newest_ns)
-        gave = recording.finish()
-        provisional = list(recording.take())
-        parts.add(provisional)
-        if "open_flows" in tables:
-            parts.add(_flow_rows(flows, gave, provisional, options.sensor))
-        blobs = parts.take()
-    else:
-        blobs = parts.take()
-        for _, paused in _flow_rows(recording.open_flows(0), {}, (), options.sensor):
-            blobs[PAUSED] = _stream([paused])
+    flows = recording.open_flows(newest_ns)
+    gave = recording.finish()
+    provisional = list(recording.take())
+    parts.add(provisional)
+    if "open_flows" in tables:
+        parts.add(_flow_rows(flows, gave, provisional, options.sensor))
+    last = parts.take()
     account = {
         "connections": recording.connections,
         "refusals": recording.refusals,
@@ -307,7 +298,7 @@ def decode(
         "rows": parts.rows,
         "bytes": parts.bytes,
     }
-    yield blobs, json.dumps(account)
+    yield last, json.dumps(account)
 
 
 def _flow_rows(

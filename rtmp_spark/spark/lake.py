@@ -176,10 +176,6 @@ class Writer:
         writing.save(f"{self.lake.path}/{table}")
         failpoint(f"after {table}")
 
-    def take_back(self, tables: Iterable[str]) -> None:
-        """Delete what this ingest has written into these tables."""
-        _each_table(self.lake, dict.fromkeys(tables, f"ingest_id = {self.ingest_id}"))
-
     def commit(self, superseded: Iterable[Superseded] = (), summary: str = "") -> None:
         entries = tuple(superseded)
         failpoint("before commit")

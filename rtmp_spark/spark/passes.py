@@ -23,8 +23,7 @@ from rtmp_spark.capture.columns import arrow_batch, arrow_column
 from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
 
-from .apart import at_home
-from .decode import PAUSED, Options, Piece, SplitPlan, account_of, decode, rows_of
+from .decode import Options, Piece, SplitPlan, account_of, decode, rows_of
 from .failpoint import failpoint
 from .plan import Buckets
 from .pulse import Pulse
@@ -51,9 +50,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
-States = Mapping[int, Sequence[bytes]]  # of connections that go on, by index group
 CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
-_NO_SPLIT = -1
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
 
@@ -144,11 +141,6 @@ def payload_bytes(index: pa.Table) -> int:
     return sum(pc.sum(flows_of(flows)["bytes"]).as_py() or 0 for flows in index["flows"].to_pylist())
 
 
-def flow_count(index: pa.Table) -> int:
-    """How many connections there are, each counted once for every split it is in."""
-    return sum(flows_of(flows).num_rows for flows in index["flows"].to_pylist())
-
-
 def first_seen(index: pa.Table) -> dict[bytes, int]:
     """The endpoints of every connection that the new captures hold, and the time of its first packet there."""
     found: dict[bytes, int] = {}
@@ -178,27 +170,6 @@ def bound(keys: Iterable[bytes]) -> list[list[int]]:
     return [sorted(groups) for groups in servers.values() if len(groups) > 1]
 
 
-def rounds(index: pa.Table, plans: Mapping[int, SplitPlan], size: int) -> list[pa.Table]:
-    """The index in parts of this many bytes of payload, in the order in which their packets are decoded."""
-    bytes_of: dict[int, int] = {}
-    for split_id, flows in zip(index["split_id"].to_pylist(), index["flows"].to_pylist()):
-        bytes_of[split_id] = bytes_of.get(split_id, 0) + pc.sum(flows_of(flows)["bytes"]).as_py()
-    parts: list[list[int]] = [[]]
-    room = size
-    for split_id in sorted(bytes_of, key=lambda i: (plans[i].file.number, plans[i].start)):
-        if room <= 0:
-            parts.append([])
-            room = size
-        parts[-1].append(split_id)
-        room -= bytes_of[split_id]
-    return [index.filter(pc.is_in(index["split_id"], pa.array(ids, pa.int64()))) for ids in parts]
-
-
-def paused(blobs: Iterable[bytes], index: pa.Table) -> States:
-    """The connections that a round left, by the groups of the whole index."""
-    return at_home({0: [state for blob in blobs for state in rows_of(blob)["state"].to_pylist()]}, index)
-
-
 class Decoder:
     """The second pass over an index: buckets in, a DataFrame of staged parts out."""
 
@@ -209,7 +180,7 @@ class Decoder:
         buckets: Buckets,
         options: Options,
         tables: Sequence[str],
-        states: States,
+        states: Mapping[int, Sequence[bytes]],
         newest_ns: int,
         driver: int,
         watched: str = "",
@@ -223,7 +194,7 @@ class Decoder:
         self.newest_ns = newest_ns
         self.driver = driver
         self.watched = watched
-        fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string()), pa.field(PAUSED, pa.binary())]
+        fields = [pa.field("bucket", pa.int32()), pa.field("account", pa.string())]
         self.schema = pa.schema(fields + [pa.field(name, pa.binary()) for name in self.tables])
 
     def run(self, index: pa.Table, groups: frozenset[int], keep: Callable[[DataFrame], None]) -> list[tuple[int, str]]:
@@ -241,30 +212,21 @@ class Decoder:
             return [culprit for part in halves for culprit in self.run(index, part, keep)]
         return []
 
-    def staged(
-        self, index: pa.Table, groups: frozenset[int], states: States | None = None, *, last: bool = True
-    ) -> DataFrame:
-        """Lazily: decoding happens when the parts are collected or written.
-
-        `states` go on instead of the saved ones; connections end unless these are not the `last` packets."""
-        states = self.states if states is None else states
-        bucket_of, here = self.buckets.of_group, index["group"].to_pylist()
-        bucket = pa.array([bucket_of[g] for g in here], pa.int32())
+    def staged(self, index: pa.Table, groups: frozenset[int]) -> DataFrame:
+        """Lazily: decoding happens when the parts are collected or written."""
+        wanted = sorted(groups)
+        bucket = pa.array([self.buckets.of_group[g] for g in index["group"].to_pylist()], pa.int32())
         table = pa.table(
             {"bucket": bucket, **{c: index[c] for c in ("split_id", "group", "packets")}}, schema=_PIECES
-        ).filter(pc.is_in(index["group"], pa.array(sorted(groups), pa.int32())))
-        silent = sorted(groups.intersection(states).difference(here))  # they go along, without packets
-        if silent:
-            nothing = [(bucket_of[group], _NO_SPLIT, group, None) for group in silent]
-            table = pa.concat_tables([table, pa.Table.from_batches([arrow_batch(zip(*nothing), _PIECES)])])
+        ).filter(pc.is_in(index["group"], pa.array(wanted, pa.int32())))
         frame = self.spark.createDataFrame(table)
         count = self.buckets.count
         spread = frame.repartitionById(count, "bucket") if count > 1 else frame.coalesce(1)
-        return spread.mapInArrow(self._task(states, last), spark_schema(self.schema))
+        return spread.mapInArrow(self._task(), spark_schema(self.schema))
 
-    def _task(self, states: States, last: bool) -> Callable[[Batches], Batches]:
+    def _task(self) -> Callable[[Batches], Batches]:
         plans, options, tables = self.plans, self.options, self.tables
-        newest_ns, schema, driver = self.newest_ns, self.schema, self.driver
+        states, newest_ns, schema, driver = self.states, self.newest_ns, self.schema, self.driver
         watched = self.watched
 
         def run(batches: Batches) -> Batches:
@@ -280,14 +242,13 @@ class Decoder:
                             piece.indexes.append(row["packets"])
                 for piece in pieces.values():
                     failpoint(f"decode {PurePath(piece.split.file.path).name}")
-                groups = frozenset(row["group"] for row in rows if row["bucket"] == bucket)
+                groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
                 with rare_collections(), closing(Pulse(watched)) as pulse:
-                    mine = list(pieces.values()), list(files), options, tables, open_flows, newest_ns, pulse
-                    parts = decode(*mine, last=last)
+                    parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns, pulse)
                     for blobs, account in parts:
-                        row = (bucket, account, blobs.get(PAUSED), *map(blobs.get, tables))
+                        row = (bucket, account, *map(blobs.get, tables))
                         yield arrow_batch([[value] for value in row], schema)
 
         return run

@@ -26,7 +26,7 @@ from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.schema import TABLES
 
-from . import passes
+from . import passes, staging
 from .apart import apart, at_home, of_parts
 from .decode import Options
 from .deliver import deliveries
@@ -46,7 +46,6 @@ from .pulse import Done, Watch
 from .redo import Redo, redo, require_all
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
-from .staging import Staging
 from .stoppable import Stop
 from .tables import WRITERS
 from .together import judged_together
@@ -351,8 +350,7 @@ class _Ingest:
         with self._phase("decode"), self._watched("decode", captures, payload) as watched:
             args = (self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid(), watched)
             size = sum(file.size_bytes for file in captures)
-            staging = Staging(self.spark, writer, passes.Decoder(*args), self.cores, size)
-            decoded = staging.decode(index, begun, may_pause=not going_on.tunnels)
+            decoded = staging.decode(self.spark, passes.Decoder(*args), index, writer, self.cores, size)
             rows, large, self.crashed = decoded.rows, decoded.large, decoded.crashed
         if late is not None:
             going_on.late += late.result()

@@ -27,10 +27,10 @@ from rtmp_spark.capture.recording import Recording
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.schema import MESSAGE_TABLES
 from rtmp_spark.spark.apart import apart, at_home, of_parts
-from rtmp_spark.spark.decode import PAUSED, Options, Piece, account_of, decode, rows_of
+from rtmp_spark.spark.decode import Options, Piece, account_of, decode, rows_of
 from rtmp_spark.spark.flow_state import _FACTS, STATE_VERSION, state_of
 from rtmp_spark.spark.ledger import Superseded
-from rtmp_spark.spark.passes import bound, paused, reason, rounds, weights
+from rtmp_spark.spark.passes import bound, reason, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED, with_secrets
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
@@ -60,9 +60,7 @@ class Tables:
         self.resumed = 0
         self.outdated: list[str] = []
 
-    def ingest(
-        self, paths: Iterable[Path], split_bytes: int = 1 << 26, buckets: int = 1, round_bytes: int = 1 << 40
-    ) -> None:
+    def ingest(self, paths: Iterable[Path], split_bytes: int = 1 << 26, buckets: int = 1) -> None:
         files = list_captures(map(str, paths))
         scanned, index = first_pass(files, split_bytes)
         number(scanned, (), self.files)
@@ -85,10 +83,9 @@ class Tables:
             table = apart(table, {split_id: plan.file.number for split_id, plan in plans.items()})
             going_on_in = at_home(going_on_in, table)
         assigned = assign(weights(table), bound(going_on.tunnels), [], of_parts(table), buckets)
-        parts = rounds(table, plans, round_bytes)
-        for bucket, part in itertools.product(range(assigned.count), parts):
+        for bucket in range(assigned.count):
             found: dict[int, Piece] = {}
-            for row in part.to_pylist():
+            for row in table.to_pylist():
                 if assigned.of_group[row["group"]] == bucket:
                     piece = found.setdefault(row["split_id"], Piece(plans[row["split_id"]]))
                     piece.groups.append(row["group"])
@@ -96,14 +93,9 @@ class Tables:
             pieces = list(found.values())
             states = [packed for g, own in going_on_in.items() if assigned.of_group[g] == bucket for packed in own]
             plans_of = list({p.split.file for p in pieces})
-            last = part is parts[-1]
-            for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns, last=last):
-                left = [blobs.pop(PAUSED)] if PAUSED in blobs else []
+            for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns):
                 for name, blob in blobs.items():
                     made[name] += rows_of(blob).to_pylist()
-                if not last and account is not None:
-                    others = {g: own for g, own in going_on_in.items() if assigned.of_group[g] != bucket}
-                    going_on_in = {**others, **paused(left, table)}
                 if account is not None:
                     assert account_of(account)["rows"].keys() <= set(DECODED)
         for name, rows in self.rows.items():
@@ -168,15 +160,6 @@ def test_split_sizes_and_buckets(name: str, sample_pcaps: Path) -> None:
         tables = Tables()
         tables.ingest([sample_pcaps / name], split_bytes, buckets)
         assert difference(expected, tables.rows) == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SINGLE)
-def test_rounds(name: str, sample_pcaps: Path) -> None:
-    """Connections that are put aside and taken up again many times give the rows of those that are not."""
-    tables = Tables()
-    tables.ingest([sample_pcaps / name], 1 << 14, buckets=2, round_bytes=1 << 14)
-    assert difference(sequential([sample_pcaps / name]), tables.rows) == ""
 
 
 def test_ranges_tell_of_wrong_checksums_as_the_whole_file_does(sample_pcaps: Path, tmp_path: Path) -> None:
@@ -497,7 +480,7 @@ scanned, _ = plan.judge(files, splits, {about.split_id: about for about in about
 plan.number(scanned, (), 0)
 decoder = passes.Decoder(None, plan.split_plans(scanned), plan.Buckets({}, 1), Options(), DECODED, {}, 0, 0)
 pieces = [(0, row["split_id"], row["group"], row["packets"]) for row in found if row["about"] is None]
-(staged,) = decoder._task({}, True)(iter([arrow_batch(zip(*pieces), passes._PIECES)]))
+(staged,) = decoder._task()(iter([arrow_batch(zip(*pieces), passes._PIECES)]))
 (messages,) = passes.unstage("messages", 7)(iter([staged.select(["messages"])]))
 print(json.loads(staged.to_pylist()[0]["account"])["rows"]["messages"] - messages.num_rows, "pandas" in sys.modules)
 """
