@@ -20,8 +20,8 @@ from rtmp_spark.commands.recording_options import add_keylog_argument, load_keyl
 
 if TYPE_CHECKING:
     from rtmp_spark.spark.paths import CaptureFile
-    from rtmp_spark.spark.pipeline import Summary
     from rtmp_spark.spark.stoppable import Stop
+    from rtmp_spark.spark.summary import Summary
 
 SMALL_BYTES = 8 << 30  # up to here Java's slow compiler takes more time than its better code gives back
 
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
-    from rtmp_spark.spark.pipeline import Stopped
     from rtmp_spark.spark.session import start_spark
+    from rtmp_spark.spark.stoppable import Stopped
 
     if not args.quiet:
         print("rtmp-spark: Spark starts", file=sys.stderr)
@@ -104,7 +104,8 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
 
 def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
     from rtmp_spark.commands.ingest_progress import shown
-    from rtmp_spark.spark.pipeline import Stopped, ingest
+    from rtmp_spark.spark.pipeline import ingest
+    from rtmp_spark.spark.stoppable import Stopped
 
     assert stop.spark is not None
     with shown(args.quiet) as progress:

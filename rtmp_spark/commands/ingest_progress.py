@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rtmp_spark.report.text import span
 
 if TYPE_CHECKING:
-    from rtmp_spark.spark.pipeline import Progress
+    from rtmp_spark.spark.progress import Progress
 
 BETWEEN_SECONDS = 10.0  # two lines of one phase
 Tell = Callable[["Progress"], None]

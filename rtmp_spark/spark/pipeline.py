@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -42,77 +41,18 @@ from .lock import whole_path
 from .neighbours import Fresh, neighbours
 from .paths import CaptureFile, list_captures
 from .plan import Scanned, assign, cut, judge, number, pack, split_plans
-from .pulse import Done, Watch
+from .progress import Progress, Teller
 from .redo import Redo, redo, require_all
 from .resumed import LATE_NS, Resumed, resumed, saved_flows
 from .session import interpreted
-from .stoppable import Stop
+from .stoppable import Stop, Stopped
+from .summary import Summary
 from .tables import WRITERS
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
 FEW_ROWS = 20_000  # of all tables; more are written quicker by code made for them
-SHARES = {"scan": (0.0, 0.3), "decode": (0.3, 0.7)}  # of the time for both passes: what is before, what it takes
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
-
-
-@dataclass
-class Summary:
-    """What an ingest did."""
-
-    lake: str
-    ingest_id: int | None = None
-    files: int = 0
-    bytes: int = 0
-    ingested: list[str] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)  # skipped: path, size and time are in the ledger
-    duplicates: list[str] = field(default_factory=list)  # skipped: the same content under another name
-    grown: list[str] = field(default_factory=list)  # ingested before when they were shorter, whose rows they replace
-    partial: list[tuple[str, str]] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)
-    crashed: list[str] = field(default_factory=list)
-    connections: int = 0
-    resumed: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    splits: int = 0
-    buckets: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        return 4 if self.failed or self.crashed else 0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where an ingest stands. Of files and bytes the first pass tells how many are done, the second of bytes."""
-
-    phase: str
-    files: int = 0
-    bytes: int = 0
-    files_done: int | None = None
-    bytes_done: int | None = None  # None: nobody knows
-    messages: int = 0
-    seconds: float = 0.0  # of this phase
-    left_seconds: float | None = None  # of both passes; None: too early to say
-
-    @property
-    def rate(self) -> float | None:
-        """Bytes per second."""
-        return self.bytes_done / self.seconds if self.bytes_done and self.seconds else None
-
-
-class Stopped(KeyboardInterrupt):
-    """Somebody wanted the ingest to end. `landed` says whether it had committed."""
-
-    def __init__(self, landed: bool) -> None:
-        what = "all of this ingest landed" if landed else "nothing of this ingest landed"
-        super().__init__(f"Stopped: {what}. Run it again to go on.")
-        self.landed = landed
 
 
 def ingest(
@@ -159,7 +99,7 @@ class _Ingest:
     ) -> None:
         self.spark = spark
         self.path = lake
-        self.progress = progress
+        self.teller = Teller(progress)
         self.stop = stop
         self.split_bytes = split_bytes
         self.summary = Summary(lake)
@@ -167,7 +107,6 @@ class _Ingest:
         self.beside = ThreadPoolExecutor(1)  # Spark's small queries and writes are mostly waiting
         self.crashed: list[tuple[int, str]] = []
         self.ledger: list[dict[str, Any]] = []  # what it knows of captures; times in microseconds
-        self.passes_begun = 0.0
         self.known_until = 0  # the newest packet in the lake, microseconds
         self.resumed_at: dict[str, int] = {}  # from when on a connection that goes on is new, microseconds
 
@@ -189,7 +128,7 @@ class _Ingest:
         try:
             with ExitStack() as stack:
                 stack.enter_context(interpreted(self.spark))
-                with self._phase("open"):
+                with self.summary.timed("open"):
                     writer = stack.enter_context(open_writer(self.spark, self.path, wait_seconds=wait_seconds))
                 stack.enter_context(self.beside)  # ends before the lock is given back
                 key = None if keep_secrets else writer.lake.redact_key.hex()
@@ -215,14 +154,14 @@ class _Ingest:
     def _run(self, writer: Writer, files: list[CaptureFile], options: Options, again: bool, verify: bool) -> None:
         failpoint("plan")
         saved = self.beside.submit(saved_flows, writer, options.sensor)
-        with self._phase("plan"):
+        with self.summary.timed("plan"):
             files, known_ids = self._new(writer, files, options.sensor, verify or again)
         if not files:
             return
         begun: Future[None] | None = None
         if writer.is_new:  # whatever the scan finds will be written
             begun = self._begin(writer, options)
-        with self._phase("scan"):
+        with self.summary.timed("scan"):
             scanned, index = self._scan(files)
         replaces: Redo | None = None
         held = beginnings(self.ledger, scanned)
@@ -233,7 +172,7 @@ class _Ingest:
             if again or held:
                 replaces = redo(writer, scanned, passes.first_seen(index), options.sensor, saved.result(), held)
                 if replaces.more:
-                    with self._phase("scan"):
+                    with self.summary.timed("scan"):
                         scanned, index = self._scan([*files, *replaces.more])
                     require_all(replaces, scanned, held)
                 known_ids -= replaces.capture_ids
@@ -297,7 +236,8 @@ class _Ingest:
         driver = os.getpid()
         splits = cut(files, self.split_bytes)
         self.summary.splits = len(splits)
-        with self._watched("scan", files, sum(f.size_bytes for f in files)) as watched:
+        self._stop_if_asked()
+        with self.teller.watched("scan", files, sum(f.size_bytes for f in files)) as watched:
             abouts, index = passes.run_scan(self.spark, pack(splits), driver, watched)
         scanned, again = judge(files, splits, abouts)
         if again:
@@ -346,8 +286,9 @@ class _Ingest:
         self.summary.buckets = buckets.count
         self.summary.ingest_id = writer.ingest_id
         captures = [s.file for s in new]
-        payload = passes.payload_bytes(index) if self.progress is not None else 0
-        with self._phase("decode"), self._watched("decode", captures, payload) as watched:
+        payload = passes.payload_bytes(index) if self.teller.listener is not None else 0
+        self._stop_if_asked()
+        with self.summary.timed("decode"), self.teller.watched("decode", captures, payload) as watched:
             args = (self.spark, plans, buckets, options, tables, states, newest_ns, os.getpid(), watched)
             size = sum(file.size_bytes for file in captures)
             decoded = staging.decode(self.spark, passes.Decoder(*args), index, writer, self.cores, size)
@@ -362,15 +303,16 @@ class _Ingest:
                 self.summary.rows[name] = self.summary.rows.get(name, 0) + count
             for file, count in account["other_flows"].items():
                 other[file] = other.get(file, 0) + count
-        self._tell("write", captures, messages=self.summary.rows.get("messages", 0))
-        with self._phase("write"):
+        self._stop_if_asked()  # a worker that the signal killed may have been taken for one that its file killed
+        self.teller.tell("write", captures, messages=self.summary.rows.get("messages", 0))
+        with self.summary.timed("write"):
             self._tell_crashes(new, index)
             about_files = file_rows(new, other, options, writer.ingest_id)
             begun.result()
             few = not large and sum(made.num_rows for made in rows.values()) <= FEW_ROWS
             with nullcontext() if few else interpreted(self.spark, False):
                 superseded = self._append(writer, {**rows, **large}, about_files, options.sensor, superseded)
-        with self._phase("commit"):
+        with self.summary.timed("commit"):
             files = new[-1].number + 1
             superseded += failed_before(self.ledger, new, options.sensor)
             writer.commit(superseded, json.dumps({"files": files, "rows": self.summary.rows}))
@@ -440,42 +382,9 @@ class _Ingest:
                     problem = (ViolationCode.CAPTURE_LIMIT.value, text, "please report it", len(ends), None)
                     item.about.problems.append(problem)
 
-    def _tell(self, phase: str, files: Sequence[CaptureFile], messages: int = 0) -> None:
-        self._stop_if_asked()  # a worker that the signal killed may have been taken for one that its file killed
-        if self.progress is not None:
-            self.progress(Progress(phase, len(files), sum(f.size_bytes for f in files), messages=messages))
-
-    @contextmanager
-    def _watched(self, phase: str, files: Sequence[CaptureFile], work: int) -> Iterator[str]:
-        """While its job runs, what its workers did is told: `work` is all that there is to do, in their own unit."""
-        self._tell(phase, files)
-        if self.progress is None:
-            yield ""
-            return
-        progress, total, begun = self.progress, sum(f.size_bytes for f in files), time.monotonic()
-        before, share = SHARES[phase]
-        self.passes_begun = self.passes_begun or begun
-
-        def report(done: Done) -> None:
-            part = min(done.bytes / work, 1.0) if work else 1.0  # what was decoded twice, after a crash, counts once
-            now, all_done = time.monotonic(), before + share * part
-            left = (now - self.passes_begun) * (1 - all_done) / all_done if part else None
-            files_done = min(done.files, len(files)) if phase == "scan" else None
-            seconds = now - begun
-            progress(Progress(phase, len(files), total, files_done, int(part * total), done.messages, seconds, left))
-
-        with Watch(report) as watch:
-            yield watch.directory
-
     def _stop_if_asked(self) -> None:
         if self.stop.is_set():
             raise Stopped(landed=False)
-
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
-        self.summary.seconds[name] = self.summary.seconds.get(name, 0.0) + time.perf_counter() - begun
 
 
 def with_secrets(options: Options, new: Sequence[Scanned]) -> tuple[Options, bool]:

@@ -36,6 +36,15 @@ class Stop(threading.Event):
                 self.spark.interruptAll()
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody wanted the ingest to end. `landed` says whether it had committed."""
+
+    def __init__(self, landed: bool) -> None:
+        what = "all of this ingest landed" if landed else "nothing of this ingest landed"
+        super().__init__(f"Stopped: {what}. Run it again to go on.")
+        self.landed = landed
+
+
 class _Work(threading.Thread, Generic[Result]):
     """Daemon, so that a second Ctrl-C does not wait for it."""
 

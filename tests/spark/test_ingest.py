@@ -28,7 +28,7 @@ from rtmp_spark.spark import Lake, Summary, failpoint, ingest, maintain, pulse, 
 from rtmp_spark.spark.decode import Options
 from rtmp_spark.spark.lake import open_writer
 from rtmp_spark.spark.maintain import optimize
-from rtmp_spark.spark.pipeline import Progress
+from rtmp_spark.spark.progress import Progress
 
 VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"

@@ -11,7 +11,7 @@ import pytest
 from rtmp_spark.commands import ingest_progress
 from rtmp_spark.commands.ingest_progress import lines, shown, words
 from rtmp_spark.spark import pulse
-from rtmp_spark.spark.pipeline import Progress
+from rtmp_spark.spark.progress import Progress
 from rtmp_spark.spark.pulse import Done, Pulse, Watch
 
 
