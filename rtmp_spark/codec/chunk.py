@@ -6,7 +6,7 @@ a header inside an unfinished message, a chunk size announced but perhaps not us
 the next header and takes the reading after which that one makes sense; what was reported is never revised.
 
 It does not look inside messages, except for Set Chunk Size and Abort, which change how the rest is read. When a
-header cannot be true it stops with `lost` set; finding the next message is the work of resync.py.
+header cannot be true it stops with `lost` set; finding the next message is the work of resync/.
 """
 
 from __future__ import annotations
@@ -27,19 +27,9 @@ from .message import (
     USER_CONTROL,
     parse_control,
 )
-from .resync import (
-    COMMON_SIZES,
-    HEADER_BYTES,
-    Head,
-    believable_size,
-    continuation,
-    cuts_ahead,
-    is_strong,
-    looks_like_start,
-    orphan_end,
-    payload_bits,
-    split_sizes,
-)
+from .resync.cuts import COMMON_SIZES, believable_size, cuts_ahead, orphan_end, split_sizes
+from .resync.evidence import is_strong, looks_like_start, payload_bits
+from .resync.header import HEADER_BYTES, Head, continuation
 
 EXTENDED = 0xFFFFFF
 MEDIA_TYPES = frozenset((8, 9, 15, 18, 22))

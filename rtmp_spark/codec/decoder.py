@@ -20,7 +20,8 @@ from .errors import RtmpSparkError, ViolationCode
 from .events import GAP, TRUNCATED, Event, HandshakePart, Skipped, Synchronised, Violation
 from .limits import DEFAULT_LIMITS, Limits
 from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE
-from .resync import Head, find
+from .resync.header import Head
+from .resync.search import find
 
 PACKET_SIZE = 1536
 PLAIN_VERSION = 3

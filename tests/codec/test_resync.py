@@ -27,11 +27,12 @@ from losses import (
 )
 from realstreams import Stream
 
-from rtmp_spark.codec import resync
 from rtmp_spark.codec.chunk import Dechunker
 from rtmp_spark.codec.decoder import EFFORT_PER_BYTE, FREE_EFFORT, RtmpDecoder
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
+from rtmp_spark.codec.resync import backward, chain, cuts, evidence
+from rtmp_spark.codec.resync.header import Head, Header, read_header
 
 TRIALS = 400
 
@@ -530,14 +531,14 @@ def hostile(kind: str) -> bytes:
 def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers looked at, not seconds: what a search may cost is bounded by what arrived."""
     looks = 0
-    header = resync._header
 
-    def counted(buf: bytes, pos: int, heads: dict[int, resync.Head]) -> resync._Header | None:
+    def counted(buf: bytes, pos: int, heads: dict[int, Head]) -> Header | None:
         nonlocal looks
         looks += 1
-        return header(buf, pos, heads)
+        return read_header(buf, pos, heads)
 
-    monkeypatch.setattr(resync, "_header", counted)
+    for module in (backward, chain, cuts, evidence):
+        monkeypatch.setattr(module, "read_header", counted)
     data = hostile(kind)
     decoder = RtmpDecoder(phase="midstream")
     for at in range(0, len(data), 4096):
