@@ -179,10 +179,10 @@ def test_a_module_imports_only_what_its_layer_may(module: str, path: Path) -> No
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("rtmp_spark.codec.chunk", "import numpy"),
-        ("rtmp_spark.codec.chunk", "import time"),
-        ("rtmp_spark.codec.chunk", "from rtmp_spark import schema"),
-        ("rtmp_spark.codec.chunk", "def f():\n    from ..capture import pcap"),
+        ("rtmp_spark.codec.decoder", "import numpy"),
+        ("rtmp_spark.codec.decoder", "import time"),
+        ("rtmp_spark.codec.decoder", "from rtmp_spark import schema"),
+        ("rtmp_spark.codec.chunk.size", "def f():\n    from ...capture import pcap"),
         ("rtmp_spark.capture.tcp", "import pyspark.sql"),
         ("rtmp_spark.capture.tcp", "import pyarrow as pa"),
         ("rtmp_spark.capture.tcp", "import zstandard"),

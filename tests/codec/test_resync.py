@@ -27,7 +27,8 @@ from losses import (
 )
 from realstreams import Stream
 
-from rtmp_spark.codec.chunk import Dechunker
+from rtmp_spark.codec.chunk.lookahead import header_ok
+from rtmp_spark.codec.chunk.state import ChunkState
 from rtmp_spark.codec.decoder import EFFORT_PER_BYTE, FREE_EFFORT, RtmpDecoder
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
@@ -549,14 +550,14 @@ def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.Mo
 
 def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    header_ok = Dechunker.header_ok
 
-    def counted(self: Dechunker, buf: bytes, pos: int, end: int, final: bool) -> int:
+    def counted(state: ChunkState, buf: bytes, pos: int, end: int, final: bool) -> int:
         nonlocal looks
         looks += 1
-        return header_ok(self, buf, pos, end, final)
+        return header_ok(state, buf, pos, end, final)
 
-    monkeypatch.setattr(Dechunker, "header_ok", counted)
+    for module in ("chunk.dechunker", "chunk.lookahead", "chunk.size", "decoder"):
+        monkeypatch.setattr(f"rtmp_spark.codec.{module}.header_ok", counted)
     csids = range(320, 2320)
     data = b"".join(
         b"\1" + struct.pack("<H", csid - 64) + bytes.fromhex("000000 0000c8 09 01000000") + bytes(128) for csid in csids
