@@ -226,7 +226,7 @@ MUTANTS = [
         "again = basic_header(3, csid, csid_form)",
     ),
     Mutant("fmt 2 where fmt 3 would do", "encoder", "return 3 if delta == last.delta else 2", "return 2"),
-    # amf0.py, amf3.py, flv.py
+    # amf0.py, amf3.py, media/, flv.py
     Mutant("AMF0 date little-endian", "amf0", 'struct.Struct(">dh")', 'struct.Struct("<dh")', "amf0"),
     Mutant("strict array with keys", "amf0", "marker != _STRICT_ARRAY", "True", "amf0"),
     Mutant(
@@ -239,14 +239,14 @@ MUTANTS = [
     Mutant("empty AMF3 string in the reference table", "amf3", 'if text != "":', "if True:", "amf3"),
     Mutant(
         "composition time unsigned",
-        "flv",
+        "media/tag",
         "return value - 0x1000000 if value & 0x800000 else value",
         "return value",
         "tag",
     ),
     Mutant(
         "ModEx size one too small",
-        "flv",
+        "media/tag",
         "size, pos = _byte(payload, pos) + 1, pos + 1",
         "size, pos = _byte(payload, pos), pos + 1",
         "tag",
@@ -258,11 +258,15 @@ MUTANTS = [
         "timestamp = time >> 8",
         "flv",
     ),
-    Mutant("enhanced audio not recognised", "flv", "if payload[0] >> 4 == 9:", "if False:", "tag"),
+    Mutant("enhanced audio not recognised", "media/tag", "if payload[0] >> 4 == 9:", "if False:", "tag"),
     Mutant(
-        "no composition time for vvc1", "flv", 'codec in ("avc1", "hvc1", "vvc1")', 'codec in ("avc1", "hvc1")', "tag"
+        "no composition time for vvc1",
+        "media/tag",
+        'codec in ("avc1", "hvc1", "vvc1")',
+        'codec in ("avc1", "hvc1")',
+        "tag",
     ),
-    Mutant("sizes of tracks not read", "flv", "if mode != _ONE_TRACK:", "if False:", "tag"),
+    Mutant("sizes of tracks not read", "media/tag", "if mode != _ONE_TRACK:", "if False:", "tag"),
 ]
 
 

@@ -6,7 +6,7 @@ it. Nothing here looks further than one header and the first bytes behind it: wh
 
 from __future__ import annotations
 
-from ..flv import AUDIO_FOURCC, VIDEO_FOURCC
+from ..media.tag import AUDIO_FOURCC, VIDEO_FOURCC
 from ..message import TYPE_NAMES
 from .header import Head, Header, read_header
 
