@@ -202,6 +202,8 @@ def test_the_codec_can_be_read_in_an_hour() -> None:
     codec = SOURCES["rtmp_spark"] / "codec"
     parts = sorted(path.stem for path in codec.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
     assert 11 <= len(parts) - 1 <= 15, parts  # beside __init__
+    long = [str(path) for path in codec.rglob("*.py") if len(path.read_text(encoding="utf-8").splitlines()) > 640]
+    assert long == []  # the longest is the dechunker, whose hot path stays in one class
 
 
 def test_no_module_is_named_for_nothing() -> None:
