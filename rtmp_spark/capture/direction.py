@@ -35,8 +35,9 @@ from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
-from rtmp_spark.codec.flv import MediaTag, TagReader
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
+from rtmp_spark.codec.media.reader import TagReader
+from rtmp_spark.codec.media.tag import MediaTag
 from rtmp_spark.codec.message import (
     ACKNOWLEDGEMENT,
     AGGREGATE,

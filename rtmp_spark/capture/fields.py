@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rtmp_spark.codec.errors import DecodeError, RtmpSparkError
-from rtmp_spark.codec.flv import parse_tag
 from rtmp_spark.codec.handshake import parse_packet1
+from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import AUDIO, EVENT_KINDS, VIDEO
 
 MOST_FIELDS = 400

@@ -15,12 +15,16 @@ import struct
 from operator import attrgetter
 from typing import Any
 
-from .chunk import ABSENT, ChunkStream, Dechunker
+from .chunk.dechunker import Dechunker
+from .chunk.lookahead import header_ok
+from .chunk.state import ABSENT
+from .chunk.stream import ChunkStream
 from .errors import RtmpSparkError, ViolationCode
 from .events import GAP, TRUNCATED, Event, HandshakePart, Skipped, Synchronised, Violation
 from .limits import DEFAULT_LIMITS, Limits
 from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE
-from .resync import Head, find
+from .resync.header import Head
+from .resync.search import find
 
 PACKET_SIZE = 1536
 PLAIN_VERSION = 3
@@ -339,7 +343,7 @@ class RtmpDecoder:
         cs = chunks.streams[csid]
         left = wire - lost
         stop = pos + left
-        ok = chunks.header_ok(buf, stop, len(buf), final)
+        ok = header_ok(chunks, buf, stop, len(buf), final)
         if ok < 0:
             self._need = max(stop, len(buf)) + 1 - pos
             return pos, True

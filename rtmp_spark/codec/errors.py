@@ -136,6 +136,8 @@ class ViolationCode(str, Enum):
     SESSION_BAD_NAME = "SESSION_BAD_NAME", _W
 
 
+Fault = tuple[ViolationCode, Severity, str]  # what is wrong, how much it weighs, in words
+
 # From the packets upwards: of two findings at one place the lower one is the cause.
 LAYER: dict[str, int] = {code.value: number for number, code in enumerate(ViolationCode)}
 

@@ -11,7 +11,7 @@ from typing import Any
 from rtmp_spark.capture.facts import noted
 from rtmp_spark.capture.findings import Finding
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.flv import AUDIO_FORMATS, AUDIO_FOURCC, VIDEO_CODECS, VIDEO_FOURCC
+from rtmp_spark.codec.media.tag import AUDIO_FORMATS, AUDIO_FOURCC, VIDEO_CODECS, VIDEO_FOURCC
 from rtmp_spark.forensics import tagged
 from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.track import Track

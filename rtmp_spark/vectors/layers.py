@@ -15,6 +15,7 @@ from ..codec.decoder import RtmpDecoder
 from ..codec.encoder import RtmpEncoder
 from ..codec.errors import DecodeError, RtmpSparkError, Severity, ViolationCode
 from ..codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Violation
+from ..codec.media.reader import TagReader
 
 Result = dict[str, Any]
 Piece = bytes | int  # an int is a gap of that many bytes
@@ -246,7 +247,7 @@ def _command(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
 
 def _tag(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
     start = vector["start"]
-    reader = flv.TagReader(midstream=start.get("midstream", False))
+    reader = TagReader(midstream=start.get("midstream", False))
     type_id, stream_id, timestamp = start["type_id"], start.get("stream_id", 1), start.get("timestamp", 0)
     if "prelude" in vector:
         reader.read(type_id, stream_id, timestamp, bytes_of(vector["prelude"]))
@@ -261,7 +262,7 @@ def _flv(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
     except DecodeError as error:
         yield "", _with_findings({"tags": []}, [(error.code, error.code.severity)])
         return
-    reader = flv.TagReader()
+    reader = TagReader()
     tags: list[Result] = []
     findings: Findings = [(code, severity) for code, severity, _ in file.violations]
     for tag in file.tags:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtmp_spark.codec import flv
 from rtmp_spark.codec.encoder import RtmpEncoder
 from rtmp_spark.codec.errors import DecodeError
+from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,
@@ -59,7 +59,7 @@ class Frame:
 
     def _judge_media(self) -> None:
         try:
-            tags = flv.parse_tag(self.type_id, self.payload)
+            tags = parse_tag(self.type_id, self.payload)
         except DecodeError:
             return
         if not tags:

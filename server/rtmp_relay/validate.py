@@ -14,8 +14,8 @@ from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, HandshakePart, MessageReceived, Violation
-from rtmp_spark.codec.flv import TagReader
 from rtmp_spark.codec.handshake import CLIENT, SERVER, examine
+from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,

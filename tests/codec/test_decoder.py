@@ -16,7 +16,7 @@ from chunkwriter import basic_header, message_header
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtmp_spark.codec.chunk import Dechunker
+from rtmp_spark.codec.chunk.dechunker import Dechunker
 from rtmp_spark.codec.decoder import STATE_VERSION, RtmpDecoder, StateError
 from rtmp_spark.codec.errors import RtmpSparkError, Severity, ViolationCode
 from rtmp_spark.codec.events import (

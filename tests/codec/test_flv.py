@@ -1,57 +1,22 @@
-"""Tags in sequence and FLV files, by the golden vectors, by real streams and by properties."""
+"""FLV files, by the golden vectors, by a file of FFmpeg and by properties."""
 
 from __future__ import annotations
 
-import json
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tagvectors import compare, joined, vector
 
 from rtmp_spark.codec import flv
-from rtmp_spark.codec.errors import DecodeError, EncodeError, Severity, UserError, ViolationCode
+from rtmp_spark.codec.errors import DecodeError, EncodeError, Fault, ViolationCode
+from rtmp_spark.codec.media.reader import TagReader
+from rtmp_spark.codec.media.tag import MediaTag
 from rtmp_spark.codec.message import AUDIO, VIDEO
+from rtmp_spark.vectors import BUNDLED
 
-VECTORS = Path(flv.__file__).parents[1] / "vectors"
-TAG_VECTORS = sorted(VECTORS.glob("*/tag/*.json"))
-FLV_VECTORS = sorted(VECTORS.glob("*/flv/*.json"))
-
-
-def joined(pieces: list[Any]) -> bytes:
-    return b"".join(
-        bytes.fromhex(piece) if isinstance(piece, str) else bytes.fromhex(piece["fill"]) * piece["length"]
-        for piece in pieces
-    )
-
-
-def vector(path: Path) -> dict[str, Any]:
-    loaded = json.loads(path.read_text(encoding="utf-8"))
-    assert isinstance(loaded, dict)
-    return loaded
-
-
-def compare(expect: dict[str, Any], tags: list[flv.MediaTag], faults: list[flv.Fault]) -> None:
-    assert len(tags) == len(expect["tags"])
-    for tag, wanted in zip(tags, expect["tags"]):
-        assert {name: getattr(tag, name) for name in wanted} == wanted
-    seen = list(dict.fromkeys(code.value for code, severity, _ in faults if severity is not Severity.INFO))
-    assert seen == expect.get("findings", [])
-    if "infos" in expect:
-        infos = list(dict.fromkeys(code.value for code, severity, _ in faults if severity is Severity.INFO))
-        assert infos == expect["infos"]
-
-
-@pytest.mark.parametrize("path", TAG_VECTORS, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
-def test_tag_vector(path: Path) -> None:
-    described = vector(path)
-    start = described["start"]
-    reader = flv.TagReader(midstream=start.get("midstream", False))
-    if "prelude" in described:
-        reader.read(start["type_id"], 1, 0, joined(described["prelude"]))
-    compare(described["expect"], *reader.read(start["type_id"], 1, 0, joined(described["input"])))
+FLV_VECTORS = sorted(BUNDLED.glob("*/flv/*.json"))
 
 
 @pytest.mark.parametrize("path", FLV_VECTORS, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
@@ -66,16 +31,10 @@ def test_flv_vector(path: Path) -> None:
     compare(described["expect"], tags, file.violations + faults)
 
 
-def test_vectors_are_there() -> None:
-    assert len(TAG_VECTORS) > 100
-    assert len(FLV_VECTORS) > 10
-    assert all(path.stem.startswith(tuple(ViolationCode.__members__)) for path in VECTORS.glob("invalid/[tf]*/*.json"))
-
-
-def read_all(tags: list[flv.FlvTag], reader: flv.TagReader | None = None) -> tuple[list[flv.MediaTag], list[flv.Fault]]:
-    reader = reader or flv.TagReader()
-    found: list[flv.MediaTag] = []
-    faults: list[flv.Fault] = []
+def read_all(tags: list[flv.FlvTag]) -> tuple[list[MediaTag], list[Fault]]:
+    reader = TagReader()
+    found: list[MediaTag] = []
+    faults: list[Fault] = []
     for tag in tags:
         if tag.type_id in (AUDIO, VIDEO):
             more, wrong = reader.read(tag.type_id, 1, tag.timestamp, tag.payload)
@@ -84,11 +43,13 @@ def read_all(tags: list[flv.FlvTag], reader: flv.TagReader | None = None) -> tup
     return found, faults
 
 
+def test_vectors_are_there() -> None:
+    assert len(FLV_VECTORS) > 10
+    assert all(path.stem.startswith(tuple(ViolationCode.__members__)) for path in BUNDLED.glob("invalid/flv/*.json"))
+
+
 def sample_file() -> bytes:
-    return joined(vector(VECTORS / "valid/flv/h264_aac.json")["input"])
-
-
-# ---- FLV files
+    return joined(vector(BUNDLED / "valid/flv/h264_aac.json")["input"])
 
 
 def test_a_file_cut_anywhere_gives_every_tag_before_the_cut() -> None:
@@ -161,156 +122,3 @@ def test_any_file_ends_in_tags_or_a_decode_error(data: bytes) -> None:
             flv.parse_file(given_bytes)
         except DecodeError:
             pass
-
-
-# ---- tags
-
-
-def bodies() -> list[tuple[int, bytes]]:
-    found = []
-    for path in TAG_VECTORS:
-        described = vector(path)
-        for key in ("prelude", "input"):
-            if key in described:
-                found.append((described["start"]["type_id"], joined(described[key])))
-    return found
-
-
-BODIES = bodies()
-
-
-@st.composite
-def messages(draw: st.DrawFn) -> tuple[int, int, int, bytes]:
-    """Bodies of the vectors, mostly damaged, on a few streams."""
-    type_id, body = draw(st.sampled_from(BODIES))
-    if draw(st.booleans()) and body:
-        edited = bytearray(body)
-        for _ in range(draw(st.integers(1, 3))):
-            edited[draw(st.integers(0, min(len(edited), 60) - 1))] = draw(st.integers(0, 255))
-        body = bytes(edited[: draw(st.integers(0, len(edited)))] if draw(st.booleans()) else edited)
-    return type_id, draw(st.integers(0, 1)), draw(st.integers(0, 5000)), body
-
-
-@given(st.sampled_from([AUDIO, VIDEO, 7]), st.binary(max_size=80))
-def test_any_bytes_raise_nothing_but_decode_errors(type_id: int, payload: bytes) -> None:
-    try:
-        for tag in flv.parse_tag(type_id, payload):
-            assert 0 < tag.body_start <= tag.body_end <= len(payload)
-            assert tag.size == tag.body_end - tag.body_start
-    except DecodeError as error:
-        assert error.code is ViolationCode.MEDIA_TAG
-        assert 0 <= error.offset <= len(payload)
-
-
-@given(st.lists(messages(), max_size=6))
-def test_damaged_bodies_are_read_without_an_exception(stream: list[tuple[int, int, int, bytes]]) -> None:
-    reader = flv.TagReader()
-    for message in stream:
-        tags, faults = reader.read(*message)
-        assert all(isinstance(code, ViolationCode) and detail for code, _, detail in faults)
-        assert all(tag.pts == tag.dts + (tag.cts or 0) for tag in tags)
-
-
-@given(st.lists(messages(), max_size=6), st.integers(0, 6))
-def test_a_resumed_reader_goes_on_alike(stream: list[tuple[int, int, int, bytes]], cut: int) -> None:
-    whole = flv.TagReader()
-    expected = [whole.read(*message) for message in stream]
-    left = flv.TagReader()
-    got = [left.read(*message) for message in stream[:cut]]
-    right = flv.TagReader.resume(json.loads(json.dumps(left.state())))
-    got += [right.read(*message) for message in stream[cut:]]
-    assert got == expected
-    assert right.state() == whole.state()
-
-
-def test_a_state_of_another_version_is_refused() -> None:
-    with pytest.raises(UserError):
-        flv.TagReader.resume({**flv.TagReader().state(), "version": 0})
-
-
-def body_of(name: str, key: str = "input") -> bytes:
-    return joined(vector(next(VECTORS.glob(f"*/tag/{name}.json")))[key])
-
-
-def test_streams_and_tracks_are_kept_apart() -> None:
-    reader = flv.TagReader()
-    reader.read(VIDEO, 1, 0, body_of("avc_config"))
-    frame = body_of("avc_key_frame")
-    (tag,), faults = reader.read(VIDEO, 2, 0, frame)
-    assert tag.width is None
-    assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_CONFIG_MISSING]
-    (tag,), faults = reader.read(VIDEO, 1, 0, frame)
-    assert (tag.stream_id, tag.width, faults) == (1, 320, [])
-
-
-def test_gops_are_counted_by_key_frames() -> None:
-    reader = flv.TagReader()
-    reader.read(VIDEO, 1, 0, body_of("avc_key_frame", "prelude"))
-    key, inter = body_of("avc_key_frame"), body_of("avc_inter_frame")
-    numbers = [reader.read(VIDEO, 1, 0, body)[0][0].gop_no for body in (inter, key, inter, inter, key, inter)]
-    assert numbers == [None, 1, 1, 1, 2, 2]
-
-
-def test_after_a_gap_no_configuration_is_missed() -> None:
-    reader = flv.TagReader()
-    reader.receive_gap()
-    assert reader.read(AUDIO, 1, 0, b"\xaf\x01\x21\x1b") == (flv.parse_tag(AUDIO, b"\xaf\x01\x21\x1b", 1), [])
-
-
-def test_a_stream_that_was_closed_is_forgotten() -> None:
-    reader = flv.TagReader()
-    reader.read(AUDIO, 1, 0, b"\xaf\x00\x12\x10")
-    reader.forget(1)
-    (tag,), faults = reader.read(AUDIO, 1, 0, b"\xaf\x00\x11\x90")
-    assert (tag.sample_rate, faults) == (48000, [])
-
-
-def test_an_incomplete_message_is_not_blamed_and_configures_nothing() -> None:
-    reader = flv.TagReader()
-    for at in range(len(body_of("avc_config"))):
-        tags, faults = reader.read(VIDEO, 1, 0, body_of("avc_config")[:at], complete=False)
-        assert not faults
-        assert all(tag.width is None for tag in tags)
-    _, faults = reader.read(VIDEO, 1, 0, body_of("avc_key_frame"))
-    assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_CONFIG_MISSING]
-
-
-def test_a_codec_that_takes_the_place_of_another_needs_its_own_configuration() -> None:
-    reader = flv.TagReader()
-    reader.read(VIDEO, 1, 0, body_of("avc_config"))
-    (tag,), faults = reader.read(VIDEO, 1, 0, body_of("hvc1_frames_x"))
-    assert tag.width is None
-    assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_CONFIG_MISSING]
-
-
-def test_ids_from_the_wire_cannot_fill_the_memory() -> None:
-    reader = flv.TagReader()
-    for stream_id in range(3 * flv.TagReader.MAX_TRACKS):
-        reader.read(AUDIO, stream_id, 0, b"\xaf\x00\x12\x10")
-    assert len(reader.state()["tracks"]) == flv.TagReader.MAX_TRACKS
-    # one whose configuration was forgotten is not accused of having sent none
-    assert reader.read(AUDIO, 0, 0, b"\xaf\x01\x21\x1b")[1] == []
-
-
-def test_a_message_holds_no_more_tracks_than_there_are_ids() -> None:
-    payload = b"\x96\x10av01" + bytes(4) * 10_000
-    tags, faults = flv.TagReader().read(VIDEO, 1, 0, payload)
-    assert len(tags) == 256
-    assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_TAG]
-
-
-def test_unseen_length_sizes_are_found_out() -> None:
-    rng = random.Random(7)
-    for size in (2, 3, 4):
-        units = [bytes([1]) + rng.randbytes(rng.randrange(1, 300)) for _ in range(3)]
-        payload = b"\x27\x01\0\0\0" + b"".join(len(unit).to_bytes(size, "big") + unit for unit in units)
-        (tag,), faults = flv.TagReader(midstream=True).read(VIDEO, 1, 0, payload)
-        assert (tag.nal_types, faults) == ([1, 1, 1], [])
-
-
-def test_both_severities_of_a_missing_configuration() -> None:
-    severities = {}
-    for name in ("MEDIA_CONFIG_MISSING_avc", "MEDIA_CONFIG_MISSING_vp9"):
-        ((_, severity, _),) = flv.TagReader().read(VIDEO, 1, 0, body_of(name))[1]
-        severities[name[-3:]] = severity
-    assert severities == {"avc": Severity.ERROR, "vp9": Severity.WARNING}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtmp_spark.codec import media
 from rtmp_spark.codec.errors import DecodeError, ViolationCode
+from rtmp_spark.codec.media import audio, nal, video
+from rtmp_spark.codec.media.reader import CONFIG_PARSERS
+from rtmp_spark.codec.media.record import AudioConfig, VideoConfig
+from rtmp_spark.vectors import BUNDLED
 
-VECTORS = Path(media.__file__).parents[1] / "vectors" / "valid" / "tag"
+VECTORS = BUNDLED / "valid" / "tag"
 
 
 def record(name: str, header: int) -> bytes:
@@ -38,40 +40,40 @@ def record(name: str, header: int) -> bytes:
     ],
 )
 def test_avc(name: str, width: int, height: int, profile: int, level: int, fps: float) -> None:
-    config = media.parse_avc_config(record(name, 5))
+    config = nal.parse_avc_config(record(name, 5))
     assert (config.width, config.height, config.profile, config.level) == (width, height, profile, level)
     assert config.fps == pytest.approx(fps)
     assert config.length_size == 4
 
 
 def test_avc_without_parameter_sets() -> None:
-    assert media.parse_avc_config(bytes.fromhex("0164000dffe000")) == media.VideoConfig(100, 13, length_size=4)
+    assert nal.parse_avc_config(bytes.fromhex("0164000dffe000")) == VideoConfig(100, 13, length_size=4)
 
 
 def test_emulation_prevention_is_taken_out() -> None:
     """The VUI of this parameter set has one before its timing."""
     sps = record("avc_config", 5)[8:31]
     assert sps.count(b"\0\0\3") >= 1
-    assert media.parse_avc_config(record("avc_config", 5)).fps == 25
+    assert nal.parse_avc_config(record("avc_config", 5)).fps == 25
 
 
 @pytest.mark.parametrize(
     ("asc", "expected"),
     [
-        ("1210", media.AudioConfig(2, 44100, 2, 1024)),
-        ("1190", media.AudioConfig(2, 48000, 2, 1024)),
-        ("1194", media.AudioConfig(2, 48000, 2, 960)),
-        ("2b118800", media.AudioConfig(5, 48000, 2, 2048)),
-        ("131056e598", media.AudioConfig(5, 48000, 2, 2048)),
-        ("121056e500", media.AudioConfig(2, 44100, 2, 1024)),
-        ("121056e5", media.AudioConfig(2, 44100, 2, 1024)),  # the extension's flag is cut off
-        ("131056e59d4880", media.AudioConfig(29, 48000, 2, 2048)),
-        ("178049d410", media.AudioConfig(2, 37800, 2, 1024)),
-        ("f94c2000", media.AudioConfig(42, 24000, 1, None)),  # xHE-AAC: object type by escape
+        ("1210", AudioConfig(2, 44100, 2, 1024)),
+        ("1190", AudioConfig(2, 48000, 2, 1024)),
+        ("1194", AudioConfig(2, 48000, 2, 960)),
+        ("2b118800", AudioConfig(5, 48000, 2, 2048)),
+        ("131056e598", AudioConfig(5, 48000, 2, 2048)),
+        ("121056e500", AudioConfig(2, 44100, 2, 1024)),
+        ("121056e5", AudioConfig(2, 44100, 2, 1024)),  # the extension's flag is cut off
+        ("131056e59d4880", AudioConfig(29, 48000, 2, 2048)),
+        ("178049d410", AudioConfig(2, 37800, 2, 1024)),
+        ("f94c2000", AudioConfig(42, 24000, 1, None)),  # xHE-AAC: object type by escape
     ],
 )
-def test_aac(asc: str, expected: media.AudioConfig) -> None:
-    assert media.parse_aac_config(bytes.fromhex(asc)) == expected
+def test_aac(asc: str, expected: AudioConfig) -> None:
+    assert audio.parse_aac_config(bytes.fromhex(asc)) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,41 +87,41 @@ def test_aac(asc: str, expected: media.AudioConfig) -> None:
     ],
 )
 def test_adts(data: str, yes: bool) -> None:
-    assert media.is_adts(bytes.fromhex(data)) is yes
-    assert media.is_adts(b"\xaf\x01" + bytes.fromhex(data), 2) is yes
+    assert audio.is_adts(bytes.fromhex(data)) is yes
+    assert audio.is_adts(b"\xaf\x01" + bytes.fromhex(data), 2) is yes
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_nal_units_of_every_length_size(size: int) -> None:
     units = [b"\x09\xf0", b"\x67" + bytes(20), b"\x65" + bytes(200)]
     body = b"".join(len(unit).to_bytes(size, "big") + unit for unit in units)
-    assert media.walk_nals(body, size) == [9, 7, 5]
-    assert media.walk_nals(b"xx" + body + b"yyy", size, "avc", 2, 2 + len(body)) == [9, 7, 5]
+    assert nal.walk_nals(body, size) == [9, 7, 5]
+    assert nal.walk_nals(b"xx" + body + b"yyy", size, "avc", 2, 2 + len(body)) == [9, 7, 5]
     borders = {0}
     for unit in units:
         borders.add(max(borders) + size + len(unit))
     for at in range(len(body)):
         if at in borders:
-            media.walk_nals(body, size, "avc", 0, at)
+            nal.walk_nals(body, size, "avc", 0, at)
         else:
             with pytest.raises(DecodeError) as caught:
-                media.walk_nals(body, size, "avc", 0, at)
+                nal.walk_nals(body, size, "avc", 0, at)
             assert caught.value.code is ViolationCode.MEDIA_NAL
 
 
 def test_nal_types_of_each_codec() -> None:
-    assert media.walk_nals(bytes.fromhex("00000002 2601"), 4, "hevc") == [19]
-    assert media.walk_nals(bytes.fromhex("00000002 0041"), 4, "vvc") == [8]
+    assert nal.walk_nals(bytes.fromhex("00000002 2601"), 4, "hevc") == [19]
+    assert nal.walk_nals(bytes.fromhex("00000002 0041"), 4, "vvc") == [8]
 
 
 def test_annex_b_is_named() -> None:
     with pytest.raises(DecodeError) as caught:
-        media.walk_nals(bytes.fromhex("00000001 6764001f 00000001 68ee3cb0"), 4)
+        nal.walk_nals(bytes.fromhex("00000001 6764001f 00000001 68ee3cb0"), 4)
     assert caught.value.code is ViolationCode.MEDIA_ANNEXB
 
 
 def test_a_unit_of_length_one_is_not_a_start_code() -> None:
-    assert media.walk_nals(bytes.fromhex("00000001 0a"), 4) == [10]
+    assert nal.walk_nals(bytes.fromhex("00000001 0a"), 4) == [10]
 
 
 def test_a_recovery_point_after_another_message() -> None:
@@ -127,14 +129,14 @@ def test_a_recovery_point_after_another_message() -> None:
     sei = b"\x06" + b"\x05\xff\x03" + bytes(258) + b"\x06\x01\x80\x80"
     for unit, expected in ((sei, None), (sei[:-4] + b"\x80", False)):
         body = len(unit).to_bytes(4, "big") + unit + bytes.fromhex("00000002 419a")
-        assert media.random_access("avc", media.walk_nals(body, 4), body, 4, 0, len(body)) is expected
+        assert nal.random_access("avc", nal.walk_nals(body, 4), body, 4, 0, len(body)) is expected
 
 
 PARSERS: list[Callable[[bytes], object]] = [
-    *media.CONFIG_PARSERS.values(),
-    *(lambda body, codec=codec: media.picture(codec, body) for codec in ("vp8", "vp9", "av1", "screen", "h263")),
-    *(lambda body, codec=codec: media.sound(codec, body) for codec in ("mp3", "ac3", "eac3")),
-    media.is_adts,
+    *CONFIG_PARSERS.values(),
+    *(lambda body, codec=codec: video.picture(codec, body) for codec in ("vp8", "vp9", "av1", "screen", "h263")),
+    *(lambda body, codec=codec: audio.sound(codec, body) for codec in ("mp3", "ac3", "eac3")),
+    audio.is_adts,
 ]
 RECORDS = [
     record(name, header)
@@ -176,14 +178,14 @@ def test_damaged_records_raise_nothing_but_decode_errors(
 @given(st.binary(max_size=60), st.integers(1, 4), st.sampled_from(["avc", "hevc", "vvc"]))
 def test_any_frame_is_walked_or_refused(body: bytes, size: int, codec: str) -> None:
     try:
-        types = media.walk_nals(body, size, codec)
+        types = nal.walk_nals(body, size, codec)
     except DecodeError as error:
         assert error.code in (ViolationCode.MEDIA_NAL, ViolationCode.MEDIA_ANNEXB)
     else:
-        media.random_access(codec, types, body, size, 0, len(body))
+        nal.random_access(codec, types, body, size, 0, len(body))
 
 
-@pytest.mark.parametrize("parse", media.CONFIG_PARSERS.values(), ids=media.CONFIG_PARSERS)
+@pytest.mark.parametrize("parse", CONFIG_PARSERS.values(), ids=CONFIG_PARSERS)
 def test_a_record_cut_anywhere_raises_nothing_else(parse: Callable[[bytes], object]) -> None:
     refused = 0
     for data in RECORDS:

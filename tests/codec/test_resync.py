@@ -27,11 +27,13 @@ from losses import (
 )
 from realstreams import Stream
 
-from rtmp_spark.codec import resync
-from rtmp_spark.codec.chunk import Dechunker
+from rtmp_spark.codec.chunk.lookahead import header_ok
+from rtmp_spark.codec.chunk.state import ChunkState
 from rtmp_spark.codec.decoder import EFFORT_PER_BYTE, FREE_EFFORT, RtmpDecoder
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
+from rtmp_spark.codec.resync import backward, chain, cuts, evidence
+from rtmp_spark.codec.resync.header import Head, Header, read_header
 
 TRIALS = 400
 
@@ -530,14 +532,14 @@ def hostile(kind: str) -> bytes:
 def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers looked at, not seconds: what a search may cost is bounded by what arrived."""
     looks = 0
-    header = resync._header
 
-    def counted(buf: bytes, pos: int, heads: dict[int, resync.Head]) -> resync._Header | None:
+    def counted(buf: bytes, pos: int, heads: dict[int, Head]) -> Header | None:
         nonlocal looks
         looks += 1
-        return header(buf, pos, heads)
+        return read_header(buf, pos, heads)
 
-    monkeypatch.setattr(resync, "_header", counted)
+    for module in (backward, chain, cuts, evidence):
+        monkeypatch.setattr(module, "read_header", counted)
     data = hostile(kind)
     decoder = RtmpDecoder(phase="midstream")
     for at in range(0, len(data), 4096):
@@ -548,14 +550,14 @@ def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.Mo
 
 def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    header_ok = Dechunker.header_ok
 
-    def counted(self: Dechunker, buf: bytes, pos: int, end: int, final: bool) -> int:
+    def counted(state: ChunkState, buf: bytes, pos: int, end: int, final: bool) -> int:
         nonlocal looks
         looks += 1
-        return header_ok(self, buf, pos, end, final)
+        return header_ok(state, buf, pos, end, final)
 
-    monkeypatch.setattr(Dechunker, "header_ok", counted)
+    for module in ("chunk.dechunker", "chunk.lookahead", "chunk.size", "decoder"):
+        monkeypatch.setattr(f"rtmp_spark.codec.{module}.header_ok", counted)
     csids = range(320, 2320)
     data = b"".join(
         b"\1" + struct.pack("<H", csid - 64) + bytes.fromhex("000000 0000c8 09 01000000") + bytes(128) for csid in csids

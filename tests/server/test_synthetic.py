@@ -11,6 +11,7 @@ import pytest
 
 from rtmp_relay.synthetic import Synthetic
 from rtmp_spark.codec import flv
+from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 
@@ -40,7 +41,7 @@ def test_ffmpeg_decodes_every_frame_without_a_word(tmp_path: Path, size: tuple[i
 
 @pytest.mark.parametrize("media", [Synthetic(), Synthetic(enhanced=True), Synthetic(audio_tracks=2)])
 def test_our_reader_finds_no_fault(media: Synthetic) -> None:
-    reader = flv.TagReader()
+    reader = TagReader()
     keys = 0
     for tag in media.tags():
         if tag.type_id in (AUDIO, VIDEO):
