@@ -55,6 +55,7 @@ LAYERS = (
         (
             "rtmp_spark.codec",
             "rtmp_spark.schema",
+            "rtmp_spark.capture.arguments",
             "rtmp_spark.capture.facts",
             "rtmp_spark.capture.findings",
             "rtmp_spark.capture.judging",

@@ -184,32 +184,32 @@ def _reset(ending: Ending, session: Session) -> list[Finding]:
 def _handshake(ending: Ending, session: Session) -> list[Finding]:
     """HS_* from both sides; nothing where parts were not recorded or may still come."""
     found: list[Finding] = []
-    verdicts = dict(zip(("c2s", "s2c"), session.handshake_verdicts()))
+    verdicts = dict(zip(("c2s", "s2c"), session.handshake.verdicts()))
     missing_ok = ending.midstream or ending.close_kind == "open"
     for direction, verdict in verdicts.items():
-        if not session.parts[direction] and not session.encrypted:
+        if not session.handshake.parts[direction] and not session.handshake.encrypted:
             continue
         for code, detail in verdict.violations:
             if code is ViolationCode.HS_INCOMPLETE:
                 gap = session.gaps["c2s"] or session.gaps["s2c"]
-                if missing_ok or gap or session.encrypted or session.refused is not None:
+                if missing_ok or gap or session.handshake.encrypted or session.refused is not None:
                     continue
-            if code is ViolationCode.HS_ENCRYPTED and direction == "s2c" and session.parts["c2s"]:
+            if code is ViolationCode.HS_ENCRYPTED and direction == "s2c" and session.handshake.parts["c2s"]:
                 continue
             at_fault = None if code is ViolationCode.HS_ENCRYPTED else _WHO[direction]
             part = _SHOWN_BY.get(code, 2)
-            places = [place for place in session.handshake_places[direction] if place[0] <= part]
+            places = [place for place in session.handshake.places[direction] if place[0] <= part]
             _, frame, ts = places[-1] if places else (part, ending.frame_first, ending.ts_start)
             found.append(Finding(code, detail, None, at_fault, direction, frame=frame, ts=ts))
     incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
     found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE]
     wrong = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION}
-    if wrong and (wrong != {ending.closed_by} or 1 not in session.parts["s2c"]):
+    if wrong and (wrong != {ending.closed_by} or 1 not in session.handshake.parts["s2c"]):
         return found  # a close, or silence, that answers the version is no fault of its own
     if len(incomplete) == 2:  # one connection ended once: who closed first left the other waiting
         closer = "s2c" if ending.closed_by == SERVER else "c2s"
         incomplete = [f for f in incomplete if f.direction == closer]
-    if 1 in session.parts["c2s"] and 1 not in session.parts["s2c"]:  # it was the server's turn
+    if 1 in session.handshake.parts["c2s"] and 1 not in session.handshake.parts["s2c"]:  # it was the server's turn
         incomplete = [_unanswered_handshake(ending, f) for f in incomplete]
     return found + incomplete
 

@@ -631,7 +631,7 @@ class Conversation:
         settings = self._settings
         self._ask_for_show()
         if sink.wants("handshakes"):
-            sink.add("handshakes", session.handshake_rows(uid))
+            sink.add("handshakes", session.handshake.rows(uid))
         sink.add_late("streams", [stream_row(self, settings, span, self.findings) for span in session.spans])
         rows = [r for r in self.findings.rows(uid, settings.catalogue) if settings.in_time(r[11])]
         sink.add_late("endings", [ended(self, ending, cause)])

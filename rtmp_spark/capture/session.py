@@ -7,11 +7,11 @@ not decide who is client (conversation.py did) and knows nothing of packets beyo
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rtmp_spark.capture.arguments import connects, fields, server_version, status, text
 from rtmp_spark.capture.causality import answered, questions_of
 from rtmp_spark.capture.facts import (
     FRAME_MASK,
@@ -24,16 +24,13 @@ from rtmp_spark.capture.facts import (
     HandshakeFact,
     Notable,
     Row,
-    noted,
 )
 from rtmp_spark.capture.findings import CAPTURE, CLIENT, NETWORK, SENDER, SERVER, Finding
+from rtmp_spark.capture.handshakes import Handshakes
 from rtmp_spark.capture.judging import Judge, JudgeFactory
 from rtmp_spark.capture.redact import Redactor
 from rtmp_spark.capture.spans import StreamSpan
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.handshake import CLIENT as CLIENT_SIDE
-from rtmp_spark.codec.handshake import RTMPE_VERSIONS, HandshakeVerdict, examine
-from rtmp_spark.codec.handshake import SERVER as SERVER_SIDE
 from rtmp_spark.codec.message import OF_STREAMS
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
@@ -84,10 +81,9 @@ class Session:
     kept, in `ladder`); `found` what is worth telling."""
 
     __slots__ = (
-        "_asked", "_command_rows", "_data_no", "_ever", "_latest", "_open", "_redactor", "_stream_asked", "_verdicts",
-        "app", "commands", "commands_seen", "faults", "flash_ver", "found", "gap_ts", "gaps", "handshake_places",
-        "handshake_ts", "judge", "known_secrets", "ladder", "parts", "refused", "sealed", "server_ver", "shown",
-        "spans", "tc_url", "torn_down",
+        "_asked", "_command_rows", "_data_no", "_ever", "_latest", "_open", "_redactor", "_stream_asked", "app",
+        "commands", "commands_seen", "faults", "flash_ver", "found", "gap_ts", "gaps", "handshake", "judge",
+        "known_secrets", "ladder", "refused", "sealed", "server_ver", "shown", "spans", "tc_url", "torn_down",
     )  # fmt: skip
 
     def __init__(self, redactor: Redactor, command_rows: bool = True) -> None:
@@ -98,10 +94,7 @@ class Session:
         self.ladder: list[Exchange] = []
         self.commands_seen = 0
         self.known_secrets: set[str] = set()
-        self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
-        self.handshake_ts: list[int] = []  # first and last
-        self.handshake_places: dict[str, list[list[int]]] = {"c2s": [], "s2c": []}  # part, packet, time
-        self._verdicts: tuple[HandshakeVerdict, HandshakeVerdict] | None = None
+        self.handshake = Handshakes()
         self.app: str | None = None
         self.tc_url: str | None = None
         self.flash_ver: str | None = None
@@ -135,7 +128,7 @@ class Session:
         elif kind is GapFact:
             self._gap(direction, fact)  # type: ignore[arg-type]
         elif kind is HandshakeFact:
-            self._handshake(direction, fact)  # type: ignore[arg-type]
+            self.handshake.receive(direction, fact)  # type: ignore[arg-type]
         elif kind is ConflictFact:
             self._conflict(direction, fact)  # type: ignore[arg-type]
 
@@ -198,53 +191,6 @@ class Session:
             span.left_at = span.left_at or ts
             span.ts_end = max(span.ts_end, ts)
 
-    # -- the handshake ------------------------------------------------------------------------------------------
-
-    def _handshake(self, direction: str, fact: HandshakeFact) -> None:
-        _, ts, frame, part, data = fact
-        self.parts[direction][part] = data
-        self.handshake_places[direction].append([part, frame, ts])
-        if not self.handshake_ts:
-            self.handshake_ts = [ts, ts]
-        elif ts < self.handshake_ts[0]:
-            self.handshake_ts[0] = ts
-        elif ts > self.handshake_ts[1]:
-            self.handshake_ts[1] = ts
-        if len(self.parts["c2s"]) == len(self.parts["s2c"]) == 3:
-            self._verdicts = self.handshake_verdicts()
-            for parts in self.parts.values():
-                parts[1] = parts[2] = b""  # judged; thousands of connections would keep 6 KB each
-
-    def handshake_verdicts(self) -> tuple[HandshakeVerdict, HandshakeVerdict]:
-        if self._verdicts is not None:
-            return self._verdicts
-        ours, theirs = self.parts["c2s"], self.parts["s2c"]
-        sides = ((CLIENT_SIDE, ours, theirs), (SERVER_SIDE, theirs, ours))
-        client, server = (
-            examine(side, own[0][0] if own.get(0) else None, own.get(1), own.get(2), peer.get(1))
-            for side, own, peer in sides
-        )
-        return client, server
-
-    def handshake_rows(self, uid: str) -> list[Row]:
-        if not self.handshake_ts:
-            return []
-        client, server = self.handshake_verdicts()
-        whole = all(part in self.parts[d] for d in OTHER_WAY for part in (0, 1, 2))
-        start, end = self.handshake_ts
-        row = (
-            uid, client.version, server.version, client.time, server.time, client.packet_version,
-            server.packet_version, client.scheme, server.scheme, client.kind, server.kind, whole, start,
-            (end - start) / 1000,
-        )  # fmt: skip
-        return [row]
-
-    @property
-    def encrypted(self) -> bool:
-        return any(
-            part.get(0, b"\x03")[:1] and part[0][0] in RTMPE_VERSIONS for part in self.parts.values() if 0 in part
-        )
-
     # -- control, faults, gaps ------------------------------------------------------------------------------------
 
     def _control(self, direction: str, fact: ControlFact) -> None:
@@ -257,9 +203,9 @@ class Session:
             return
         at_fault: str | None = SENDER[direction]
         if code is ViolationCode.CHUNK_RESYNC:
-            if fact.offset == 0 and not self.parts[direction]:
+            if fact.offset == 0 and not self.handshake.parts[direction]:
                 return  # the recording starts inside the stream: TCP_MIDSTREAM says so
-            at_fault = at_fault if self.parts[direction] and not self.gaps[direction] else None
+            at_fault = at_fault if self.handshake.parts[direction] and not self.gaps[direction] else None
         elif code is ViolationCode.MSG_TRUNCATED or code.startswith(("TLS_", "RTMPT_")):
             at_fault = None
         elif direction == "s2c" and (
@@ -317,14 +263,14 @@ class Session:
         asked: list[Any] | None = None
         if name in ("_result", "_error"):
             asked = self._asked[OTHER_WAY[direction]].pop(fact.transaction_id or 0.0, None)
-            level, code, description = _status(fact.args)
+            level, code, description = status(fact.args)
             if asked is not None:
                 self._answered(direction, fact, asked)
         elif name == "onStatus":
-            level, code, description = _status(fact.args)
+            level, code, description = status(fact.args)
             asked = self._status_for(fact, code, level)
         elif name in ("onFCPublish", "onFCUnpublish", "onFCSubscribe"):
-            level, code, description = _status(fact.args)
+            level, code, description = status(fact.args)
         else:
             self._request(direction, fact)
             self._redactor.learn(name, fact.args, self.known_secrets)
@@ -382,17 +328,17 @@ class Session:
                 self.torn_down[direction] = fact.ts
             return
         if name == "connect":
-            self.app, self.tc_url, self.flash_ver = _connects(args)
+            self.app, self.tc_url, self.flash_ver = connects(args)
         elif name in ("publish", "play", "play2"):
             stream_name = args[1] if len(args) > 1 else None
             if isinstance(stream_name, dict):  # play2 takes an object
-                stream_name = _fields(stream_name).get("streamName")
+                stream_name = fields(stream_name).get("streamName")
             self._end_span(fact.stream_id, fact.ts)
             role = "publish" if name == "publish" else "play"
             if stream_name is False:  # publish(false) stops publishing
                 self.torn_down[direction] = fact.ts
                 return
-            self._begin(fact.stream_id, role, _word(stream_name), fact.ts)
+            self._begin(fact.stream_id, role, text(stream_name), fact.ts)
         elif name in _TEARDOWN:
             self.torn_down[direction] = fact.ts
             closed: Any = fact.stream_id
@@ -412,7 +358,7 @@ class Session:
         """Whether it answers what nobody asked so far."""
         if len(self._ever) >= _MAX_EVER or (OTHER_WAY[direction], *answered(fact)) in self._ever:
             return False
-        level, code, _ = _status(fact.args)
+        level, code, _ = status(fact.args)
         return fact.name != "onStatus" or level == "error" or code in _STARTS
 
     def _status_for(self, fact: CommandFact, code: Any, level: Any) -> list[Any] | None:
@@ -450,7 +396,7 @@ class Session:
 
     def _answered(self, direction: str, fact: CommandFact, asked: list[Any]) -> None:
         if asked[2] == "connect" and fact.name == "_result":
-            self.server_ver = self.server_ver or _server_version(fact.args)
+            self.server_ver = self.server_ver or server_version(fact.args)
         if asked[2] in ("connect", "createStream"):
             self._late(fact, asked)
 
@@ -514,15 +460,7 @@ class Session:
         numbers = {id(span): number for number, span in enumerate(self.spans)}
         return {
             "secrets": sorted(self.known_secrets),
-            "parts": {
-                d: {str(n): base64.b64encode(data).decode() for n, data in parts.items()}
-                for d, parts in self.parts.items()
-            },
-            "handshake_ts": self.handshake_ts,
-            "handshake_places": self.handshake_places,
-            "verdicts": self._verdicts and [
-                [*v[:5], [[code.value, detail] for code, detail in v.violations]] for v in self._verdicts
-            ],
+            **self.handshake.state(),
             "words": [
                 self.app and redact.parameters(self.app), self.tc_url and redact.parameters(self.tc_url),
                 self.flash_ver, self.server_ver,
@@ -549,17 +487,7 @@ class Session:
         session.judge = judge(session) if judge is not None else None
         resume_measure = session.judge.resume_measure if session.judge is not None else None
         session.known_secrets = set(state["secrets"])
-        session.parts = {
-            d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
-        }
-        session.handshake_ts = list(state["handshake_ts"])
-        session.handshake_places = dict(state["handshake_places"])
-        if state["verdicts"]:
-            client, server = (
-                HandshakeVerdict(v[0], v[1], v[2], v[3], v[4], tuple((ViolationCode[c], text) for c, text in v[5]))
-                for v in state["verdicts"]
-            )
-            session._verdicts = client, server
+        session.handshake = Handshakes.resume(state)
         session.app, session.tc_url, session.flash_ver, session.server_ver = state["words"]
         session.spans = [StreamSpan.resume(span, resume_measure) for span in state["spans"]]
         session._open = {stream_id: session.spans[index] for stream_id, index in state["open"]}
@@ -573,49 +501,3 @@ class Session:
         session.gap_ts = dict(state["gap_ts"])
         session.faults = dict(state["faults"])
         return session
-
-
-_TAGS = frozenset(("$ecma", "value", "assoc", "$pairs"))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """The fields of an object in the tagged JSON, whatever kind of object it is."""
-    if not isinstance(value, dict):
-        return {}
-    if _TAGS.isdisjoint(value):
-        return value
-    for tag in ("$ecma", "value", "assoc"):
-        if isinstance(value.get(tag), dict) and (tag == "$ecma" or "$class" in value or "$array" in value):
-            return _fields(value[tag])
-    if isinstance(value.get("$pairs"), list):
-        return {str(k): v for k, v in value["$pairs"]}
-    return value
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-@noted
-def _connects(args: list[Any]) -> tuple[str | None, str | None, str | None]:
-    """Application, URL and version of the client, as a connect tells them."""
-    given = _fields(args[0]) if args else {}
-    return _word(given.get("app")), _word(given.get("tcUrl")), _word(given.get("flashVer"))
-
-
-@noted
-def _server_version(args: list[Any]) -> str | None:
-    version = None
-    for value in args:
-        version = version or _word(_fields(value).get("fmsVer"))
-    return version
-
-
-@noted
-def _status(args: list[Any]) -> tuple[Any, Any, Any]:
-    """Level, code and description of the first argument that has any of them."""
-    for value in args:
-        fields = _fields(value)
-        if "code" in fields or "level" in fields:
-            return _word(fields.get("level")), _word(fields.get("code")), _word(fields.get("description"))
-    return None, None, None

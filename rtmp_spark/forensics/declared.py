@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rtmp_spark.capture import arguments
 from rtmp_spark.capture.facts import noted
 from rtmp_spark.capture.findings import Finding
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.media.tag import AUDIO_FORMATS, AUDIO_FOURCC, VIDEO_CODECS, VIDEO_FOURCC
-from rtmp_spark.forensics import tagged
 from rtmp_spark.forensics.measure import StreamMeasure
 from rtmp_spark.forensics.track import Track
 
@@ -37,7 +37,7 @@ _NUMBERS = {
 @noted
 def declaration(args: list[Any]) -> dict[str, Any] | None:
     """What the first object among the arguments of onMetaData declares; None where there is none."""
-    given = next(filter(None, map(tagged.fields, args)), None)
+    given = next(filter(None, map(arguments.fields, args)), None)
     return None if given is None else read_metadata(given)
 
 

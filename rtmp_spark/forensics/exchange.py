@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rtmp_spark.capture.arguments import fields
 from rtmp_spark.capture.facts import NEARBY_US, CommandFact, noted
 from rtmp_spark.capture.findings import CLIENT, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.forensics.measure import StreamMeasure
-from rtmp_spark.forensics.tagged import fields
 
 OTHER_WAY = {"c2s": "s2c", "s2c": "c2s"}
 _ANSWERS = frozenset({"_result", "_error"})

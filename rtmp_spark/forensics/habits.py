@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from rtmp_spark.capture.arguments import fields, text
 from rtmp_spark.capture.facts import CommandFact, ControlFact, HandshakeFact, Place, noted
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
-from rtmp_spark.forensics.tagged import fields, text
 
 _FIRST_WORDS = 8
 _VALUE_CHARS = 120
