@@ -68,6 +68,7 @@ class Summary:
     known: list[str] = field(default_factory=list)  # skipped: path, size and time are in the ledger
     duplicates: list[str] = field(default_factory=list)  # skipped: the same content under another name
     grown: list[str] = field(default_factory=list)  # ingested before when they were shorter, whose rows they replace
+    joined: list[str] = field(default_factory=list)  # not named, decoded again: they share connections with the others
     partial: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
@@ -245,6 +246,10 @@ class _Ingest:
             self.summary.late += [f"{path} has grown since it was ingested: {error}" for path in grown]
             chosen = {file.path for file in files}.difference(grown)
             scanned = [item for item in scanned if item.file.path in chosen]
+        if replaces is not None:
+            self.summary.joined = [file.path for file in replaces.more]
+            self.summary.files += len(replaces.more)
+            self.summary.bytes += sum(file.size_bytes for file in replaces.more)
         file_and_reason = ("path", "size_bytes", "modified_at", "error_hint")
         failed = {tuple(row[name] for name in file_and_reason) for row in self.ledger if row["status"] == "failed"}
         number(scanned, known_ids | contained(self.ledger, scanned), writer.state.files, failed)

@@ -389,5 +389,8 @@ def test_a_late_file_is_mended_by_redo(
     rotated = [p for p in captures if p.name.startswith("rotated")]
     lake = tmp_path / "lake"
     run(spark, [p for p in captures if p != rotated[0]], lake)
-    run(spark, rotated[:1], lake, redo=True)
+    summary = run(spark, rotated[:1], lake, redo=True)
     assert same(raw(all_at_once), raw(lake)) == []
+    assert sorted(summary.ingested) == sorted(map(str, rotated)), "what shares the connection is decoded again with it"
+    assert sorted(summary.joined) == sorted(map(str, rotated[1:]))
+    assert (summary.files, summary.bytes) == (len(rotated), sum(path.stat().st_size for path in rotated))
