@@ -207,8 +207,8 @@ class Screen:
         if recording.connections > len(connections):
             self._later(say, recording.connections - len(connections))
             say()
-        published = {(row["app"], row["name"]) for row in streams if row["role"] == "publish"}
-        played = {(row["app"], row["name"]) for row in streams if row["role"] == "play" and row["media_bytes"]}
+        published = {_named(row) for row in streams if row["role"] == "publish"}
+        played = {_named(row) for row in streams if row["role"] == "play" and row["media_bytes"]}
         if played & published:
             say("Which frames of a publisher reached its players, and how late: --table deliveries", "dim")
             say()
@@ -335,6 +335,11 @@ class Screen:
 def _first(errors: Sequence[Finding]) -> str:
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{errors[0].code.value}{more}: {errors[0].detail}"
+
+
+def _named(row: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Which stream it is to a server: what stands behind a question mark is for its doorman."""
+    return row["app"], row["name"] and row["name"].partition("?")[0]
 
 
 def _stream_line(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import rewrite
 from decoded import recorded_tags
+from talks import SERVER, connected, created, media, played, published
 
 from rtmp_spark import schema
 from rtmp_spark.capture.recording import ALL_TABLES
@@ -94,6 +95,18 @@ def test_bitrates_are_those_of_the_media(sample_pcaps: Path, oracle: Path, capsy
         seconds = (tags[-1].timestamp - tags[0].timestamp) / 1000 * len(tags) / (len(tags) - 1)
         (track,) = (part for part in told.split("; ") if part.startswith(codec))
         assert f", {sum(t.size - header for t in tags) * 8 / seconds / 1000:.0f} kb/s" in track
+
+
+def test_deliveries_are_pointed_to_where_only_the_publisher_had_a_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publisher = media(published(name="cam?token=a"))
+    player = media(played(created(connected(rewrite.Talk(("10.0.0.3", 40000))))), SERVER)
+    packets = sorted([*publisher.talk.packets, *player.talk.packets], key=lambda packet: packet.ts_ns)
+    both = _written(tmp_path / "both.pcap", rewrite.pcap(rewrite.build(packets)))
+    assert len(lines(capsys, both, "--table", "deliveries")) == 1
+    assert main(["inspect", str(both)]) == 0
+    assert "--table deliveries" in capsys.readouterr().out
 
 
 def test_trouble_behind_the_connections_that_are_shown_is_named(
