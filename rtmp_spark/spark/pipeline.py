@@ -415,6 +415,9 @@ class _Ingest:
                 first.result()
             failpoint("between tables")
             findings = pa.concat_tables([findings, about_files["findings"]])
+            retold = pa.array([s.uid for s in changed if "findings" in s.tables], pa.string())
+            told_before = pc.sum(pc.is_in(findings["uid"], retold)).as_py() or 0
+            self.summary.rows["findings"] = findings.num_rows - told_before
             done += write({"streams": streams, "findings": findings, "captures": about_files["captures"]})
             done += write({n: made for n, made in final.items() if not isinstance(made, pa.Table)})
             for each in done:
