@@ -13,13 +13,14 @@ import errno
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NoReturn
 
 from rtmp_spark import __version__
 from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError
@@ -180,9 +181,35 @@ def _nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     return f"Did you mean {near[0]}?" if near else otherwise
 
 
+class _Parser(argparse.ArgumentParser):
+    """What is wrong with a command line is told as everything else: one sentence and its remedy, not all options."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _wrong_value(self.prog, message)
+
+
+def _wrong_value(prog: str, message: str) -> UserError:
+    """argparse's own words, such as `argument --port: expected one argument`, as a sentence and a remedy."""
+    shows = f"`{prog} --help` shows how."
+    needed = re.fullmatch(r"the following arguments are required: (.+)", message)
+    if needed:
+        return UserError(f"{prog.rpartition(' ')[2]} needs {needed[1].replace('/--', ' or --')}.", shows)
+    about, word, rest = message.removeprefix("argument ").partition(": ")
+    if not word:
+        return UserError(f"{message}.", shows)
+    chosen = re.fullmatch(r"invalid choice: (.+?) \(choose from (.+)\)", rest)
+    if chosen:
+        known = chosen[2].replace("'", "")
+        return UserError(f"{about} cannot be {chosen[1]}.", f"Choose one of {known}.")
+    if rest == "expected one argument":
+        return UserError(f"{about} stands without its value.", shows)
+    sentence, told, remedy = rest.partition("; ")
+    return UserError(f"{about}: {sentence}.", f"{remedy[0].upper()}{remedy[1:]}." if told else shows)
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the arguments of the chosen command only."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rtmp-spark",
         description="Decode RTMP out of packet captures and say what went wrong.",
         epilog="`rtmp-spark COMMAND --help` shows the options of a command and examples.",

@@ -153,6 +153,7 @@ def show(summary: Summary, dry_run: bool) -> None:
         ("known already (--redo decodes them again)", summary.known),
         ("same content as another capture", summary.duplicates),
         ("grown since they were ingested, and decoded again", summary.grown),
+        ("of these not named, but decoded again as they hold parts of the same connections", summary.joined),
     ):
         if paths:
             print(f"  {word}: {len(paths)}")

@@ -207,8 +207,8 @@ class Screen:
         if recording.connections > len(connections):
             self._later(say, recording.connections - len(connections))
             say()
-        published = {(row["app"], row["name"]) for row in streams if row["role"] == "publish"}
-        played = {(row["app"], row["name"]) for row in streams if row["role"] == "play" and row["media_bytes"]}
+        published = {_named(row) for row in streams if row["role"] == "publish"}
+        played = {_named(row) for row in streams if row["role"] == "play" and row["media_bytes"]}
         if played & published:
             say("Which frames of a publisher reached its players, and how late: --table deliveries", "dim")
             say()
@@ -337,22 +337,31 @@ def _first(errors: Sequence[Finding]) -> str:
     return f"{errors[0].code.value}{more}: {errors[0].detail}"
 
 
+def _named(row: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Which stream it is to a server: what stands behind a question mark is for its doorman."""
+    return row["app"], row["name"] and row["name"].partition("?")[0]
+
+
 def _stream_line(row: dict[str, Any]) -> str:
     words = [f"{row['role']} {row['name'] or '(name not recorded)'} [{row['stream_id']}]"]
     if row["video_codec"]:
         size = f" {row['width']}x{row['height']}" if row["width"] else ""
-        words.append(f"{row['video_codec']}{size}, {row['video_messages']} messages{_key_frames(row)}")
+        rate = _bitrate(row["video_bitrate"])
+        words.append(f"{row['video_codec']}{size}, {row['video_messages']} messages{rate}{_key_frames(row)}")
     if row["audio_codec"]:
-        rate = f" {row['sample_rate']} Hz" if row["sample_rate"] else ""
-        words.append(f"{row['audio_codec']}{rate}, {row['audio_messages']} messages")
-    seconds = _seconds(row["ts_start"], row["ts_end"])
-    if seconds > 1 and row["media_bytes"]:
-        words.append(f"{row['media_bytes'] * 8 / seconds / 1000:.0f} kb/s")
+        hertz = f" {row['sample_rate']} Hz" if row["sample_rate"] else ""
+        rate = _bitrate(row["audio_bitrate"])
+        words.append(f"{row['audio_codec']}{hertz}, {row['audio_messages']} messages{rate}")
     if row["attempt_no"] > 1:
         words.append(f"attempt {row['attempt_no']}")
     if row["verdict"] == "ok":
         words.append("ok")
     return "; ".join(words)
+
+
+def _bitrate(bits: float | None) -> str:
+    """By media time, as in the table and on the page: how fast it crossed the network is another matter."""
+    return "" if bits is None else f", {bits / 1000:.0f} kb/s"
 
 
 def _key_frames(row: dict[str, Any]) -> str:

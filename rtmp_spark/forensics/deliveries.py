@@ -28,6 +28,8 @@ _LEAST_COMMON = 3  # different frames that both streams have
 _LEAST_SHARE = 0.2  # of the played frames
 _SHIFT_MS = 1000  # a frame whose time is off by more is another one with the same bytes
 _NEAR = 4  # how many frames with the same bytes are looked at on either side
+_EARLY_US = 1_000_000  # a frame that arrives so long before it was published is another one: clocks differ less
+_BEHIND_US = 2_000_000  # or so long after one of its track that was published later: TCP and servers keep the order
 _USUAL_OVER = 25  # frames at the beginning, before a slow way has filled its queues
 _IN_FLIGHT_MS = 500.0  # what was published this shortly before the end, or twice the usual latency, may be on its way
 CACHE_US = 60_000_000  # how far back a server may begin when somebody asks for a stream
@@ -203,28 +205,53 @@ def delivery(publish: Stream, play: Stream) -> Row | None:
     for index in sorted(sent.of(CODED), key=lambda i: sent.dts[i]):
         places.setdefault(sent.key[index], []).append(index)
     wanted = got.of(CODED)
-    counts = Counter(got.key[i] for i in wanted)
-    unlike = [i for i in wanted if counts[got.key[i]] == 1 and len(places.get(got.key[i], ())) == 1]
-    if len(unlike) < _LEAST_COMMON:
-        return None
-    shift = int(np.median([got.dts[i] - sent.dts[places[got.key[i]][0]] for i in unlike]))
-    matched: dict[int, int] = {}  # published -> played
-    lost_match: list[int] = []
+    shifts: dict[int, int] = {}  # by frames that are unlike all others, each as it first came
     for i in wanted:
-        best = _nearest(places.get(got.key[i], ()), sent.dts, got.dts[i] - shift, matched)
-        if best is None:
-            lost_match.append(i)
-        else:
-            matched[best] = i
-    if len(matched) < max(_LEAST_COMMON, _LEAST_SHARE * len(wanted)):
+        found = places.get(got.key[i], ())
+        if len(found) == 1 and got.key[i] not in shifts and got.ts[i] >= sent.ts[found[0]] - _EARLY_US:
+            shifts[got.key[i]] = got.dts[i] - sent.dts[found[0]]
+    if len(shifts) < _LEAST_COMMON:
         return None
-    return _row(publish, play, matched, lost_match, shift)
+    shift = int(np.median(list(shifts.values())))
+    matched: dict[int, int] = {}  # published -> played
+    for i in wanted:
+        near = _nearest(places.get(got.key[i], ()), sent, got.dts[i] - shift, got.ts[i], matched)
+        if near is not None:
+            matched[near] = i
+    matched = _in_order(sent, got, matched)
+    if len(matched) < max(_LEAST_COMMON, _LEAST_SHARE * len(wanted)) or _is_repeat(sent, got, matched, play.ts_start):
+        return None
+    return _row(publish, play, matched, (i for i in wanted if got.key[i] not in places), shift)
 
 
-def _nearest(places: Sequence[int], dts: Sequence[int], time: int, taken: Mapping[int, int]) -> int | None:
-    """The frame nearest in time of those with the same bytes that is not taken; `places` are in order of time."""
+def _in_order(sent: Frames, got: Frames, matched: Mapping[int, int]) -> dict[int, int]:
+    """Without frames that came long after a later one of their track: they are of one who published the same again."""
+    first_after: dict[int, int] = {}  # by track: when the first of those that were published later came
+    kept = []
+    for s in sorted(matched, reverse=True):
+        track, ts = sent.key[s] >> 32 & 0xFF, got.ts[matched[s]]
+        if ts <= first_after.get(track, ts) + _BEHIND_US:
+            kept.append((s, matched[s]))
+            first_after[track] = min(ts, first_after.get(track, ts))
+    return dict(reversed(kept))
+
+
+def _is_repeat(sent: Frames, got: Frames, matched: Mapping[int, int], play_start: int) -> bool:
+    """All of it was published before the play began, and yet it came at the pace of its media: no server's cache sends
+    like that, but somebody who publishes the same again."""
+    if any(sent.ts[s] >= play_start for s in matched):
+        return False
+    arrived, times = [got.ts[g] for g in matched.values()], [got.dts[g] for g in matched.values()]
+    media_us = (max(times) - min(times)) * 1000
+    return media_us >= 1_000_000 and max(arrived) - min(arrived) > media_us / 2
+
+
+def _nearest(places: Sequence[int], sent: Frames, time: int, arrived: int, taken: Mapping[int, int]) -> int | None:
+    """The frame nearest in time of those with the same bytes that is not taken and was published by then; `places` are
+    in order of time."""
+    dts, latest = sent.dts, arrived + _EARLY_US
     middle = bisect_left(places, time, key=lambda p: dts[p])
-    near = [p for p in places[max(middle - _NEAR, 0) : middle + _NEAR] if p not in taken]
+    near = [p for p in places[max(middle - _NEAR, 0) : middle + _NEAR] if p not in taken and sent.ts[p] <= latest]
     best = min(near, key=lambda p: abs(dts[p] - time), default=None)
     return best if best is not None and abs(dts[best] - time) <= _SHIFT_MS else None
 

@@ -64,7 +64,7 @@ class Judge:
 
     __slots__ = (
         "_connected", "_ended", "_first", "_found", "_from_start", "_omitted", "_server_closed", "_session",
-        "_troubled", "connect_ts", "exchange", "flow", "habits",
+        "_closed", "_troubled", "connect_ts", "exchange", "flow", "habits",
     )  # fmt: skip
 
     def __init__(self, session: Any) -> None:
@@ -75,7 +75,8 @@ class Judge:
         self.connect_ts: int | None = None
         self._connected: list[int] = []  # message, packet and time of connect
         self._from_start = {"c2s": False, "s2c": False}
-        self._troubled: dict[str, set[int]] = {}
+        self._troubled: dict[str, set[int]] = {}  # seconds in which TCP sent again
+        self._closed: dict[str, dict[int, float]] = {}  # seconds, and how many ms of each the window was closed
         self._omitted: dict[str, list[int | None]] = {}  # direction -> place where an extended timestamp was left out
         self._found: list[Finding] = []
         self._ended: tuple[str | None, str | None] | None = None  # why, and by whom
@@ -136,13 +137,16 @@ class Judge:
     def seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""
         for row in rows:
-            if not (row[_AGAIN] or row[_ZERO]):
-                continue
+            second = row[_SECOND] // 1_000_000
             # Where the answers had to be sent again, the way was out for both: a stall may be all that is seen of it.
-            for way in ("c2s", "s2c") if row[_AGAIN] else (direction,):
+            for way in ("c2s", "s2c") if row[_AGAIN] else ():
                 troubled = self._troubled.setdefault(way, set())
                 if len(troubled) < _MOST_TROUBLED:
-                    troubled.add(row[_SECOND] // 1_000_000)
+                    troubled.add(second)
+            if row[_ZERO]:
+                closed = self._closed.setdefault(direction, {})
+                if len(closed) < _MOST_TROUBLED:
+                    closed[second] = row[_ZERO]
 
     def _measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
         return [
@@ -295,7 +299,8 @@ class Judge:
         way = measure.direction
         measure.end()
         found += measure.stalls.track_findings(way, measure.stream_id, measure.author)
-        found += measure.stalls.findings(way, measure.stream_id, self._troubled.get(way, ()), self.flow.waits(way))
+        troubled, closed = self._troubled.get(way, ()), self._closed.get(way, {})
+        found += measure.stalls.findings(way, measure.stream_id, troubled, self.flow.waits(way), closed)
         if heard and span.answered and not span.refused and not measure.frames("video") + measure.frames("audio"):
             found += _no_media(span, measure, ending)
         return found
@@ -338,6 +343,7 @@ class Judge:
             "connected": self._connected,
             "from_start": self._from_start,
             "troubled": {d: sorted(seconds) for d, seconds in self._troubled.items()},
+            "closed": {d: sorted(seconds.items()) for d, seconds in self._closed.items()},
             "omitted": self._omitted,
             "found": [finding.plain() for finding in self._found],
         }
@@ -351,6 +357,7 @@ class Judge:
         self.connect_ts, self._connected = state["connect_ts"], list(state["connected"])
         self._from_start = dict(state["from_start"])
         self._troubled = {d: set(seconds) for d, seconds in state["troubled"].items()}
+        self._closed = {d: dict(seconds) for d, seconds in state.get("closed", {}).items()}
         self._omitted = dict(state["omitted"])
         self._found = [Finding.from_plain(finding) for finding in state["found"]]
 

@@ -7,11 +7,12 @@ of the connection are final, so the cause is told at the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rtmp_spark.capture.findings import NETWORK, SENDER, Finding
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.forensics.flow import RECEIVER
 
 STALL_US = 1_000_000
 TRACK_STALL_US = 2_000_000
@@ -101,16 +102,22 @@ class Stalls:
         self.watched = None
 
     def findings(
-        self, direction: str, stream_id: int, troubled: Collection[int], waits: Sequence[Sequence[int]] = ()
+        self,
+        direction: str,
+        stream_id: int,
+        troubled: Collection[int],
+        waits: Sequence[Sequence[int]] = (),
+        closed: Mapping[int, float] = {},
     ) -> list[Finding]:
-        """`troubled` are the seconds in which TCP sent again, or this direction met a closed window; a pause inside
-        one of `waits` (from, to) is told as what it was: waiting for an acknowledgement."""
+        """`troubled` are the seconds in which TCP sent again, `closed` those in which this direction met a closed
+        window, with the ms; a pause inside one of `waits` (from, to) is told as what it was: waiting for an
+        acknowledgement."""
         if not self.kept:
             return []
         told = [s for s in self.kept if not any(s.ts_before < end and begin < s.ts_after for begin, end in waits)]
         by_cause: dict[tuple[str | None, str], list[Stall]] = {}
         for stall in told:
-            by_cause.setdefault(_cause(stall, direction, troubled), []).append(stall)
+            by_cause.setdefault(_cause(stall, direction, troubled, closed), []).append(stall)
         found = []
         for (at_fault, why), stalls in by_cause.items():
             detail = f"no coded frame for {_seconds([stall.length_us for stall in stalls])}; {why}"
@@ -175,19 +182,30 @@ def _seconds(lengths_us: Sequence[int]) -> str:
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
-def _cause(stall: Stall, direction: str, troubled: Collection[int]) -> tuple[str | None, str]:
+def _total_within(seconds: Mapping[int, float], first: int, last: int) -> float:
+    if last - first < len(seconds):
+        return sum(seconds.get(second, 0.0) for second in range(first, last + 1))
+    return sum(ms for second, ms in seconds.items() if first <= second <= last)
+
+
+def _cause(
+    stall: Stall, direction: str, troubled: Collection[int], closed: Mapping[int, float]
+) -> tuple[str | None, str]:
     """Who is at fault, and why."""
     half_ms = stall.length_us / 2000
     sender = SENDER[direction]
+    inside = stall.ts_before // 1_000_000, stall.ts_after // 1_000_000
+    shut_ms = _total_within(closed, *inside)
+    if shut_ms >= half_ms:  # whatever the sender did then: it could not send
+        receiver = RECEIVER[direction]
+        return receiver, f"the window was closed for most of it: the {receiver} took nothing, and the {sender} waited"
     if stall.leap_ms >= half_ms:  # a server passes on what its publisher made
         return sender if direction == "c2s" else None, "media time leaps with it: the encoder made nothing"
     if stall.lead_ms >= half_ms:
-        if _any_within(troubled, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
-            return (
-                NETWORK,
-                "a burst caught it up, and TCP sent again or met a closed window inside: the network held it up",
-            )
-        return sender, "a burst caught it up, and TCP shows no trouble: the sender held it back"
+        if _any_within(troubled, *inside):
+            return NETWORK, "a burst caught it up, and TCP sent again inside: the network held it up"
+        trouble = "was open for most of it" if shut_ms else "shows no trouble"  # a burst can close a window, too
+        return sender, f"a burst caught it up, and TCP {trouble}: the sender held it back"
     if direction == "s2c":  # a player on a slow line looks like this, and the server has no clock of its own
         return None, "it went on where it had stopped, and nothing caught it up: this way is slower than the stream"
     return sender, "media time did not go on: the encoder's clock stood still"

@@ -184,6 +184,10 @@ class _Ingest:
             self.summary.late += [f"{path} has grown since it was ingested: {error}" for path in grown]
             chosen = {file.path for file in files}.difference(grown)
             scanned = [item for item in scanned if item.file.path in chosen]
+        if replaces is not None:
+            self.summary.joined = [file.path for file in replaces.more]
+            self.summary.files += len(replaces.more)
+            self.summary.bytes += sum(file.size_bytes for file in replaces.more)
         file_and_reason = ("path", "size_bytes", "modified_at", "error_hint")
         failed = {tuple(row[name] for name in file_and_reason) for row in self.ledger if row["status"] == "failed"}
         number(scanned, known_ids | contained(self.ledger, scanned), writer.state.files, failed)
@@ -352,6 +356,9 @@ class _Ingest:
                 first.result()
             failpoint("between tables")
             findings = pa.concat_tables([findings, about_files["findings"]])
+            retold = pa.array([s.uid for s in changed if "findings" in s.tables], pa.string())
+            told_before = pc.sum(pc.is_in(findings["uid"], retold)).as_py() or 0
+            self.summary.rows["findings"] = findings.num_rows - told_before
             done += write({"streams": streams, "findings": findings, "captures": about_files["captures"]})
             done += write({n: made for n, made in final.items() if not isinstance(made, pa.Table)})
             for each in done:

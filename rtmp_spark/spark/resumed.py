@@ -42,7 +42,7 @@ class Resumed:
     @property
     def told(self) -> list[str]:
         """What will be missing in the rows, for a person."""
-        told = [f"a part of {uid}; decode it again with --redo" for uid in self.late]
+        told = [f"a part of {uid}; its rows stand apart until this is ingested again with --redo" for uid in self.late]
         uids = [uid for uid in self.outdated if not is_placeholder(uid)]
         if uids:
             some = f"{', '.join(uids[:3])}{' and others' if uids[3:] else ''}"

@@ -21,6 +21,7 @@ class Summary:
     known: list[str] = field(default_factory=list)  # skipped: path, size and time are in the ledger
     duplicates: list[str] = field(default_factory=list)  # skipped: the same content under another name
     grown: list[str] = field(default_factory=list)  # ingested before when they were shorter, whose rows they replace
+    joined: list[str] = field(default_factory=list)  # not named, decoded again: they share connections with the others
     partial: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     late: list[str] = field(default_factory=list)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import rewrite
+from decoded import recorded_tags
+from talks import SERVER, connected, created, media, played, published
 
 from rtmp_spark import schema
 from rtmp_spark.capture.recording import ALL_TABLES
@@ -80,6 +82,31 @@ def test_the_screen_tells_the_story(sample_pcaps: Path, capsys: pytest.CaptureFi
     assert main(["inspect", str(sample_pcaps / PUBLISH), "--table", "controls"]) == 0
     header, *rest = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["uid", "direction", "msg_no", "ts"] and len(rest) == 4
+
+
+def test_bitrates_are_those_of_the_media(sample_pcaps: Path, oracle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that a player fetched in a moment: what its bytes make by the times in them, as its recording has it."""
+    name = "nginx_vod_rtmpdump_play"
+    assert main(["inspect", str(sample_pcaps / f"{name}.pcap")]) == 0
+    (told,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  play "))
+    received = recorded_tags(oracle / f"{name}.received_by_rtmpdump.flvtags.tsv")
+    for type_id, codec, header in ((9, "avc", 5), (8, "aac", 2)):  # FLV 10.1 E.4.2.2, E.4.3.1
+        tags = [t for t in received if t.type_id == type_id and t.is_media]
+        seconds = (tags[-1].timestamp - tags[0].timestamp) / 1000 * len(tags) / (len(tags) - 1)
+        (track,) = (part for part in told.split("; ") if part.startswith(codec))
+        assert f", {sum(t.size - header for t in tags) * 8 / seconds / 1000:.0f} kb/s" in track
+
+
+def test_deliveries_are_pointed_to_where_only_the_publisher_had_a_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publisher = media(published(name="cam?token=a"))
+    player = media(played(created(connected(rewrite.Talk(("10.0.0.3", 40000))))), SERVER)
+    packets = sorted([*publisher.talk.packets, *player.talk.packets], key=lambda packet: packet.ts_ns)
+    both = _written(tmp_path / "both.pcap", rewrite.pcap(rewrite.build(packets)))
+    assert len(lines(capsys, both, "--table", "deliveries")) == 1
+    assert main(["inspect", str(both)]) == 0
+    assert "--table deliveries" in capsys.readouterr().out
 
 
 def test_trouble_behind_the_connections_that_are_shown_is_named(

@@ -89,6 +89,29 @@ def test_silence_is_told_apart_by_its_time() -> None:
     assert found["latency_ms_p99"] == 5
 
 
+def test_an_encoder_that_begins_the_same_file_again_is_not_the_one_before() -> None:
+    """A player that comes after frame 20 of the first try, gets all of it but 10 frames, and all of the second one."""
+    again = [(payload, at + 6000, dts, kind) for payload, at, dts, kind in SENT]
+    got = [(p, at + 30, dts, k) for p, at, dts, k in [*SENT[20:50], *SENT[60:], *again]]
+    tries = [Stream("P1", 1, 0, frames(*SENT), 5 * SECOND), Stream("P2", 1, 6 * SECOND, frames(*again), 11 * SECOND)]
+    first, second = match_all(tries, [Stream("V", 1, 1_790_000, frames(*got), 12 * SECOND)])
+    for found, published, missing in ((first, 80, 10), (second, 100, 0)):
+        known = dict(zip(_COLUMNS, found))
+        assert (known["latency_ms_p50"], known["latency_ms_p99"], known["burst_ms"]) == (30, 30, 0)
+        assert (known["frames_published"], known["frames_missing"], known["frames_changed"]) == (published, missing, 0)
+
+
+def test_who_published_the_same_before_a_player_came_did_not_send_it() -> None:
+    """The frames came as fast as they were made; out of a server's cache they come at once."""
+    before = Stream("P1", 1, 0, frames(*SENT), 5 * SECOND)
+    later = [(payload, at + 6000, dts, kind) for payload, at, dts, kind in SENT]
+    play = Stream("V", 1, 6 * SECOND, frames(*((p, at + 30, dts, k) for p, at, dts, k in later)), 12 * SECOND)
+    assert delivery(before, play) is None
+    assert delivery(Stream("P2", 1, 6 * SECOND, frames(*later), 11 * SECOND), play) is not None
+    cached = play._replace(frames=frames(*((p, 6000 + i // 10, dts, k) for i, (p, _, dts, k) in enumerate(SENT))))
+    assert delivery(before, cached) is not None
+
+
 def test_streams_with_nothing_in_common() -> None:
     other = [(b"else %d" % i, at, dts, k) for i, (_, at, dts, k) in enumerate(SENT)]
     assert delivery(Stream("P", 1, 0, frames(*SENT)), Stream("V", 1, 0, frames(*other))) is None

@@ -64,6 +64,27 @@ def test_an_encoder_that_made_nothing_is_not_the_server_that_passes_it_on(
     assert told(path, said) == [("TIME_STALL", "warning", at_fault)]
 
 
+@pytest.mark.parametrize(("side", "receiver"), [(CLIENT, "server"), (SERVER, "client")])
+@pytest.mark.parametrize(("closed_for", "burst"), [(3.0, True), (3.0, False), (0.01, True)])
+def test_a_stall_behind_a_closed_window_is_its_receivers(
+    path: Path, side: int, receiver: str, closed_for: float, burst: bool
+) -> None:
+    """RFC 9293 3.8.6: a window of 0 is the receiver's word that it takes nothing. A moment of it explains no pause."""
+    said = media(published() if side == CLIENT else played(), side)
+    other = SERVER if side == CLIENT else CLIENT
+    said.wait(3.0 - closed_for).talk.add(other, ACK, window=0)
+    said.wait(closed_for).talk.add(other, ACK)
+    for tag in Synthetic(seconds=3.0 if burst else 0.0).tags():  # what was made meanwhile
+        if tag.type_id in (8, 9) and not is_config(tag):
+            said.send(side, tag.type_id, tag.payload, stream_id=1, timestamp=tag.timestamp + 3000)
+    later = 6000 if burst else 3000
+    goodbye(media(said, side, later=later, spoil=lambda tag: None if is_config(tag) else tag))
+    found = findings(path, said.talk.packets)
+    (stall,) = (row for row in found if row["rule_id"] == "TIME_STALL")
+    assert "TCP_ZERO_WINDOW" in {row["rule_id"] for row in found}
+    assert stall["at_fault"] == (receiver if closed_for > 1 else {"server": "client", "client": "server"}[receiver])
+
+
 @pytest.mark.parametrize(("side", "at_fault"), [(CLIENT, "client"), (SERVER, None)])
 def test_metadata_is_the_publishers_and_not_the_servers_that_passes_it_on(
     path: Path, side: int, at_fault: str | None

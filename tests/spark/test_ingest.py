@@ -383,11 +383,26 @@ def test_many_small_files_share_tasks(spark: SparkSession, tmp_path: Path) -> No
     assert Lake(spark, str(tmp_path / "lake")).captures.count() == 40
 
 
+def test_the_summary_counts_the_rows_that_are_there(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
+    """Also those about a file, and those that only several connections together show."""
+    names = ("file_cut_mid_record.pcap", "republish_same_name.pcap", "denied_and_unknown_app.pcap")
+    lake, before = tmp_path / "lake", 0
+    for name in names:
+        summary = run(spark, [sample_pcaps / name], lake)
+        found = Lake(spark, str(lake))
+        assert summary.rows["findings"] == found.findings.count() - before
+        before += summary.rows["findings"]
+    assert {"CAPTURE_TRUNCATED"} <= {row.rule_id for row in found.findings.select("rule_id").collect()}
+
+
 def test_a_late_file_is_mended_by_redo(
     spark: SparkSession, captures: list[Path], all_at_once: Path, tmp_path: Path
 ) -> None:
     rotated = [p for p in captures if p.name.startswith("rotated")]
     lake = tmp_path / "lake"
     run(spark, [p for p in captures if p != rotated[0]], lake)
-    run(spark, rotated[:1], lake, redo=True)
+    summary = run(spark, rotated[:1], lake, redo=True)
     assert same(raw(all_at_once), raw(lake)) == []
+    assert sorted(summary.ingested) == sorted(map(str, rotated)), "what shares the connection is decoded again with it"
+    assert sorted(summary.joined) == sorted(map(str, rotated[1:]))
+    assert (summary.files, summary.bytes) == (len(rotated), sum(path.stat().st_size for path in rotated))

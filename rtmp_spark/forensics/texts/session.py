@@ -107,12 +107,14 @@ ENTRIES = (
         "No frame for a second or more",
         None,
         "Between the first and the last frame of a stream no coded frame came for 1 s and three usual steps; it was "
-        "not paused, and not delivered further ahead than that. A burst after it means that delivery stalled: the "
-        "network, when TCP sent again or met a closed window inside, else the sender. Media time that leaps with it: "
-        "the encoder made nothing. Neither: its clock stood still, or, for a player, the way to it is slower than the "
-        "stream. Also when one of picture and sound that came steadily stops for 2 s or more while the other goes on.",
+        "not paused, and not delivered further ahead than that. A window that was closed for most of it: the receiver "
+        "took nothing. A burst after it means that delivery stalled: the network, when TCP sent again inside, else "
+        "the sender. Media time that leaps with it: the encoder made nothing. Neither: its clock stood still, or, for "
+        "a player, the way to it is slower than the stream. Also when one of picture and sound that came steadily "
+        "stops for 2 s or more while the other goes on.",
         "Viewers see the picture freeze.",
-        "Network: look at the loss on the path. Sender: look at its disk and CPU. Encoder: look at its source.",
+        "Network: look at the loss on the path. Sender or receiver: look at its disk and CPU. Encoder: look at its "
+        "source.",
         wireshark="rtmpt.header.typeid == 9",
         generator=PUBLISH,
     ),
