@@ -1,0 +1,69 @@
+"""The same rows wherever the windows end in which a recording is read: what is found is decided by packets and their
+times, never by what came to hand together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rewrite
+from rewrite import ACK, PSH, Packet, Talk
+from rulekit import SAMPLES, recorded
+from streams import reassemble
+
+from rtmp_spark.capture import recording
+from rtmp_spark.capture.files import open_capture
+
+TABLES = (
+    "connections", "handshakes", "messages", "controls", "commands", "media_tags", "streams", "deliveries",
+    "intervals", "findings",
+)  # fmt: skip
+
+
+SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
+CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
+    "who spoke first turns out late": (SMALL, lambda p: rewrite.shuffle(p[40:], 0, reach=10)),
+    "where a stream begins turns out late": (SMALL, lambda p: rewrite.shuffle(p, 0, reach=30)),
+}
+
+
+def in_windows(path: Path, size: int | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
+    with monkeypatch.context() as patch:
+        if size is not None:
+            patch.setattr(recording, "open_capture", partial(open_capture, window_bytes=size))
+        rows = recorded(path, *TABLES)
+    return {name: sorted(found, key=str) for name, found in rows.items()}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_windows_of_any_size(cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change = CAUSES[cause]
+    path = tmp_path / "changed.pcap"
+    path.write_bytes(rewrite.pcap(rewrite.build(change(rewrite.read(SAMPLES / name)))))
+    whole = in_windows(path, None, monkeypatch)
+    assert whole["messages"]
+    for size in (400, 3000, 16_000):
+        assert in_windows(path, size, monkeypatch) == whole
+
+
+def test_a_hole_that_nobody_waits_for_is_a_gap_after_a_minute() -> None:
+    """Else all that the other side says would have to wait for it."""
+    talk = Talk().open()
+    talk.say(0, bytes(1000)).seq[0] += 1000
+    talk.say(0, bytes(1000))
+    talk.now_ns += 61_000_000_000
+    talk.add(0, ACK).add(0, ACK | PSH, bytes(1000), seq=talk.isn[0] + 1001)  # too late
+    gaps = reassemble(talk.packets).talks[0].directions[0].gaps
+    assert [(gap.offset, gap.length, gap.acked) for gap in gaps] == [(1000, 1000, True)]
+
+
+def test_a_hole_that_the_receiver_waits_for_is_filled_however_late() -> None:
+    talk = Talk().open().say(0, bytes(1000))
+    talk.seq[0] += 1000
+    talk.say(0, bytes(1000), ack=False).add(1, ACK, ack=talk.isn[0] + 1001)
+    talk.now_ns += 61_000_000_000
+    talk.add(0, ACK).add(0, ACK | PSH, bytes(1000), seq=talk.isn[0] + 1001)
+    assert reassemble(talk.packets).talks[0].directions[0].gaps == []
