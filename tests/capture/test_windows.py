@@ -23,8 +23,21 @@ TABLES = (
 )  # fmt: skip
 
 
+def without(packets: list[Packet], number: int) -> list[Packet]:
+    """The recorder lost this one."""
+    return packets[:number] + packets[number + 1 :]
+
+
+def with_late_syn(packets: list[Packet], place: int) -> list[Packet]:
+    return [*packets[1:place], packets[0], *packets[place:]]
+
+
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
 CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
+    "a question behind a hole": ("ipv6_ffmpeg_publish.pcap", lambda p: without(p, 17)),
+    "a goodbye before what waits behind a hole": ("nginx_vod_rtmpdump_play.pcap", lambda p: without(p, 13)),
+    "a SYN recorded late": ("ffmpeg_publish_h264_aac.pcap", lambda p: with_late_syn(p, 60)),
+    "a window scale told late": ("nginx_vod_rtmpdump_play.pcap", lambda p: with_late_syn(p, 40)),
     "who spoke first turns out late": (SMALL, lambda p: rewrite.shuffle(p[40:], 0, reach=10)),
     "where a stream begins turns out late": (SMALL, lambda p: rewrite.shuffle(p, 0, reach=30)),
 }
