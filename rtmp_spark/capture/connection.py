@@ -289,6 +289,9 @@ class Connection:
     def acknowledge(self, stream: Stream, ack: int) -> None:
         if stream.acked_seq is None or distance(ack, stream.acked_seq) > 0:
             stream.acked_seq = ack
+        heard = stream.heard_seq
+        if heard is not None and (heard < 0 or distance(ack, heard) > 0):
+            stream.heard_seq = ack
 
     def synchronise(self, side: int, frame: int, seq: int, ack: int, flags: int, wscale: int, out: list[Item]) -> None:
         stream, other = self.sides[side], self.sides[1 - side]
@@ -312,7 +315,9 @@ class Connection:
             high = max(stream.top, stream.next_offset, acked or 0) + max(other.window, _LEAST_WINDOW)
             acceptable = low <= offset <= high
             if acceptable and not flags & ACK:
+                heard = -1 if stream.acked_seq is None else stream.acked_seq
                 self.acknowledge(stream, seq)  # it is what the other acknowledged last (RFC 9293 3.10.7.1)
+                stream.heard_seq = heard
         elif flags & ACK and other.synced and other.base is not None:
             # The refusal of a SYN: its own sequence number is 0 and says nothing (RFC 9293 3.5.2).
             acceptable = abs(distance(ack, other.base + other.next_offset)) <= _LEAST_WINDOW

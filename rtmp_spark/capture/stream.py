@@ -83,7 +83,7 @@ class Stream:
     """What one side sent."""
 
     __slots__ = (
-        *_NUMBERS, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
+        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, side: int) -> None:
@@ -110,6 +110,7 @@ class Stream:
         self.top = 0  # the highest end of any segment
         self.top_ts_ns = 0
         self.acked_seq: int | None = None
+        self.heard_seq: int | None = None  # by acknowledgements alone, where a reset told more; -1: none
         self.fin: int | None = None  # offset where the stream ends
         self.fin_frame = 0
         self.fin_ts_ns = 0
@@ -200,7 +201,7 @@ class Stream:
         """Offset 0 is known now: what was held on a guess finds its true place."""
         if self.base is not None:
             shift = distance(base, self.base)
-            self.top = max(self.top - shift, 0)
+            self.top = max(self.top - shift, 0) if self.top else 0  # where nothing was sent, nothing moves
             self.fin = None if self.fin is None else self.fin - shift
             held, self.held, self.held_cost = self.held, [], 0
             self.base, self.synced = base, True

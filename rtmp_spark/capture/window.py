@@ -40,7 +40,9 @@ class Window:
         self._out = out
         self.slots: list[Connection] = [owner.connection_of(key) for key in flows.keys]
         before = self.slots if owner.per_second else []
-        self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in before]
+        self._acked_before = [
+            (c.sides[0].acked_seq, c.sides[1].acked_seq) if c.reset_side is None else _heard(c) for c in before
+        ]
         self._top_before = [(c.sides[0].base, c.sides[0].top, c.sides[1].base, c.sides[1].top) for c in before]
         self._slot = flows.group.copy()
         rows = len(flows.order)
@@ -328,6 +330,12 @@ class Window:
                 table.append(top + moved + ZERO if top else 0)
                 shifts.append(moved)
         return np.array(table, np.int64).reshape(-1, 2), np.array(shifts, np.int64).reshape(-1, 2)
+
+
+def _heard(connection: Connection) -> tuple[int | None, ...]:
+    """What each side was told to have arrived, by acknowledgements: a reset is none."""
+    told = [s.acked_seq if s.heard_seq is None else s.heard_seq for s in connection.sides]
+    return tuple(None if seq is not None and seq < 0 else seq for seq in told)
 
 
 class _Directions:

@@ -4,13 +4,14 @@ times, never by what came to hand together."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rewrite
-from rewrite import ACK, PSH, Packet, Talk
+from rewrite import ACK, PSH, RST, Packet, Talk
 from rulekit import SAMPLES, recorded
 from streams import reassemble
 
@@ -32,6 +33,11 @@ def with_late_syn(packets: list[Packet], place: int) -> list[Packet]:
     return [*packets[1:place], packets[0], *packets[place:]]
 
 
+def with_early_reset(packets: list[Packet]) -> list[Packet]:
+    place = next(n for n, p in enumerate(packets) if p.flags == RST)
+    return [*packets[: place - 6], packets[place], *packets[place - 6 : place], *packets[place + 1 :]]
+
+
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
 CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
     "a question behind a hole": ("ipv6_ffmpeg_publish.pcap", lambda p: without(p, 17)),
@@ -39,6 +45,7 @@ CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
     "a SYN recorded late": ("ffmpeg_publish_h264_aac.pcap", lambda p: with_late_syn(p, 60)),
     "a window scale told late": ("nginx_vod_rtmpdump_play.pcap", lambda p: with_late_syn(p, 40)),
     "who spoke first turns out late": (SMALL, lambda p: rewrite.shuffle(p[40:], 0, reach=10)),
+    "a reset recorded before what it ends": ("capture_gap_full.pcap", with_early_reset),
     "where a stream begins turns out late": (SMALL, lambda p: rewrite.shuffle(p, 0, reach=30)),
 }
 
@@ -80,3 +87,12 @@ def test_a_hole_that_the_receiver_waits_for_is_filled_however_late() -> None:
     talk.now_ns += 61_000_000_000
     talk.add(0, ACK).add(0, ACK | PSH, bytes(1000), seq=talk.isn[0] + 1001)
     assert reassemble(talk.packets).talks[0].directions[0].gaps == []
+
+
+def test_a_fin_behind_a_packet_that_says_nothing() -> None:
+    """That one was recorded first, and where its stream began was not known."""
+    talk = Talk().open().say(1, bytes(1000)).close(1)
+    last = next(p for p in reversed(talk.packets) if p.sport == 1935)
+    last_word = replace(last, flags=ACK, seq=last.seq + 1)
+    sides = reassemble([last_word, *talk.packets]).talks[0].connection.streams
+    assert [stream.fin for stream in sides] == [0, 1000]
