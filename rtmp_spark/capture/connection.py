@@ -20,6 +20,7 @@ from rtmp_spark.codec.errors import CaptureError
 STATE_VERSION = 2
 LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so long (TIME_WAIT)
 SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
+_OPENING = 1000  # packets, among which the SYN may be recorded in any place
 BRIEF_NS = 240_000_000_000  # and one that said nothing yet (RFC 5382 5, REQ-5: partially open connections)
 _LEAST_WINDOW = 65_535
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
@@ -104,6 +105,14 @@ class Connection:
     def midstream(self) -> bool:
         """Nobody's SYN was recorded."""
         return not (self.sides[0].syn or self.sides[1].syn)
+
+    @property
+    def named(self) -> bool:
+        """When it began is settled, as rows are told by that: a SYN that is recorded still later changes nothing."""
+        if not self.emitted:
+            return False
+        low, high = self.sides
+        return self.sides[self.origin].syn or low.packets + high.packets > _OPENING
 
     @property
     def _first_end(self) -> tuple[int, str, int] | None:
@@ -194,7 +203,7 @@ class Connection:
         if not self.files or (self.files[-1] != number and number not in self.files):
             self.files.append(number)
         first, last = self.ts_first_ns, self.ts_last_ns
-        if first is None or ts_ns < first or (ts_ns == first and frame < self.frame_first):
+        if first is None or ((ts_ns, frame) < (first, self.frame_first) and not self.named):
             self.ts_first_ns = ts_ns
             self.frame_first = frame
             if not self.origin_known and not self.emitted:
@@ -237,7 +246,7 @@ class Connection:
             self._reset(stream, other, seq, ack, flags, frame, ts_ns)
             return -1, 0
         if flags & SYN:
-            self.synchronise(side, seq, ack, flags, wscale, out)
+            self.synchronise(side, frame, seq, ack, flags, wscale, out)
             seq = (seq + 1) & MASK
         stream.window = self.scaled(stream, window, flags)
         if self.dropped:
@@ -268,16 +277,28 @@ class Connection:
         answers = self.origin_known and stream.side != self.origin  # a SYN-ACK has it only where the SYN had
         return stream.scale if stream.syn and (other.syn or answers) else -1
 
+    def scaled_since(self, stream: Stream) -> int:
+        """The packet that told `window_shift` for this side."""
+        other = self.sides[1 - stream.side]
+        plain = [side.syn_frame for side in self.sides if side.syn and side.scale < 0]
+        if plain:
+            return min(plain)
+        answers = self.origin_known and stream.side != self.origin
+        return stream.syn_frame if answers else max(stream.syn_frame, other.syn_frame)
+
     def acknowledge(self, stream: Stream, ack: int) -> None:
         if stream.acked_seq is None or distance(ack, stream.acked_seq) > 0:
             stream.acked_seq = ack
+        heard = stream.heard_seq
+        if heard is not None and (heard < 0 or distance(ack, heard) > 0):
+            stream.heard_seq = ack
 
-    def synchronise(self, side: int, seq: int, ack: int, flags: int, wscale: int, out: list[Item]) -> None:
+    def synchronise(self, side: int, frame: int, seq: int, ack: int, flags: int, wscale: int, out: list[Item]) -> None:
         stream, other = self.sides[side], self.sides[1 - side]
         if stream.syn:
             return
         self.opened_by(1 - stream.side if flags & ACK else stream.side)
-        stream.syn = True
+        stream.syn, stream.syn_frame = True, frame
         stream.scale = wscale
         if not stream.synced:
             stream.begin((seq + 1) & MASK, out)
@@ -294,7 +315,9 @@ class Connection:
             high = max(stream.top, stream.next_offset, acked or 0) + max(other.window, _LEAST_WINDOW)
             acceptable = low <= offset <= high
             if acceptable and not flags & ACK:
+                heard = -1 if stream.acked_seq is None else stream.acked_seq
                 self.acknowledge(stream, seq)  # it is what the other acknowledged last (RFC 9293 3.10.7.1)
+                stream.heard_seq = heard
         elif flags & ACK and other.synced and other.base is not None:
             # The refusal of a SYN: its own sequence number is 0 and says nothing (RFC 9293 3.5.2).
             acceptable = abs(distance(ack, other.base + other.next_offset)) <= _LEAST_WINDOW

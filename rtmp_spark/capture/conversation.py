@@ -144,7 +144,9 @@ class Conversation:
             if size >= PREFIX_BYTES:
                 break
         prefix = pieces[0] if len(pieces) == 1 else b"".join(pieces)[:PREFIX_BYTES]
-        return prefix, first == 0 and self.connection.streams[number].syn
+        connection = self.connection
+        told = connection.streams[number].syn or (number == 0 and connection.origin_known)  # by the peer's SYN-ACK
+        return prefix, first == 0 and told
 
     def _start(self, number: int, final: bool) -> None:
         """Try to find out how to read a direction; once known, feed it what was held."""
@@ -353,13 +355,25 @@ class Conversation:
         if not self._ready(final=False):
             return
         self._collect(sink)
-        if self._over():
+        unread = self._unread()
+        if unread is not None:
+            self._fold(sink, min(self._at, unread[0] - 1), unread[1])
+        elif self._over():
             self._fold(sink, None)
             self._settle()
         else:
             self._fold(sink, self._at)
         self._at = at
         self._emit_seconds(sink, newest_second - SETTLED_SECONDS)
+
+    def _unread(self) -> tuple[int, int] | None:
+        """The first packet whose bytes nobody has read yet, and its time: they wait behind a hole, or for more of them
+        to find a message in. What they say will have its place before all that was recorded after them."""
+        found = [(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
+        for decoder in self.directions:
+            if decoder is not None and decoder.searches:
+                found.append(decoder.searches_at)
+        return (min(at for at, _ in found), min(ts for _, ts in found)) if found else None
 
     def _over(self) -> bool:
         """Both sides said that they are done, and all that they sent is here."""
@@ -376,7 +390,7 @@ class Conversation:
             self._judge.settle()
 
     def _ready(self, final: bool) -> bool:
-        if not self.accepted or self.refusal is not None:
+        if not self.accepted or self.refusal is not None or not (final or self.connection.named):
             return False
         if self.client is None:
             self._decide_roles(final)
@@ -453,14 +467,17 @@ class Conversation:
         secret = {f.msg_no for f in notable if isinstance(f, CommandFact) and carries_credentials(f.name)}
         return [row for row in payloads if row[0] not in secret]
 
-    def _fold(self, sink: RowSink, up_to: int | None) -> None:
-        """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules."""
+    def _fold(self, sink: RowSink, up_to: int | None, until_us: int | None = None) -> None:
+        """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules. What was
+        recorded after `until_us` is not all read."""
         if self._folded:
             return
         self._folded = up_to is None
         self._notable.sort()
         session, names = self.session, (self.direction_name(0), self.direction_name(1))
         newest_us = (self.connection.ts_last_ns or 0) // 1000
+        if until_us is not None:
+            newest_us = min(newest_us, until_us)
         waits_at = put_off_answers(
             self._notable, self._media_at, lambda number, fact: session.unasked(names[number], fact), newest_us
         )

@@ -271,6 +271,18 @@ class DirectionDecoder:
         return facts
 
     @property
+    def searches(self) -> bool:
+        """Whether bytes wait in which no message was found yet."""
+        decoder = self._decoder
+        return decoder.phase in ("search", "bridge") and decoder.offset > decoder.buffered_from
+
+    @property
+    def searches_at(self) -> tuple[int, int]:
+        """Packet and time of the first of these bytes."""
+        at, _, ts = self._place(self._decoder.buffered_from)
+        return at, ts
+
+    @property
     def messages_seen(self) -> int:
         return self._msg_no
 

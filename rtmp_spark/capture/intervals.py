@@ -22,14 +22,16 @@ _CARRY_ROWS = 1 << 18
 _CARRY_NS = 60 * _NS
 _UNHEARD_BYTES = 1 << 16  # of a stream wait for its first acknowledgement; where none was recorded, none need wait
 NO_WINDOW = np.int64(1 << 40)
+ZERO = 1 << 32
 
 
 @dataclass
 class Intervals:
-    """Columns. `direction` is that of the data: windows and acknowledgements came from its receiver."""
+    """Columns. `side` is that of the data: windows and acknowledgements came from its receiver. Which direction it is
+    may turn out later."""
 
     connection: Ints
-    direction: Ints
+    side: Ints
     second: Ints
     packets: Ints
     bytes: Ints
@@ -53,19 +55,19 @@ def empty() -> Intervals:
 
 
 def merge(parts: Iterable[Intervals]) -> Intervals:
-    """One row per (connection, direction, second), sorted."""
+    """One row per (connection, side, second), sorted."""
     present = [part for part in parts if len(part)]
     if not present:
         return empty()
     columns = {f.name: np.concatenate([getattr(part, f.name) for part in present]) for f in fields(Intervals)}
-    order = np.lexsort((columns["second"], columns["direction"], columns["connection"]))
+    order = np.lexsort((columns["second"], columns["side"], columns["connection"]))
     columns = {name: column[order] for name, column in columns.items()}
     changes = np.zeros(len(order), bool)
     changes[0] = True
-    for name in ("connection", "direction", "second"):
+    for name in ("connection", "side", "second"):
         changes[1:] |= columns[name][1:] != columns[name][:-1]
     starts = np.flatnonzero(changes)
-    joined = {name: columns[name][starts] for name in ("connection", "direction", "second")}
+    joined = {name: columns[name][starts] for name in ("connection", "side", "second")}
     for name in _ADDED:
         joined[name] = np.add.reduceat(columns[name], starts)
     windows = np.where(columns["window_min"] < 0, NO_WINDOW, columns["window_min"])
@@ -80,8 +82,9 @@ class Observed:
     """Packets of a window, grouped by connection and in packet order within it.
 
     `slot` numbers the connections of the window and ascends; `end` is the stream offset behind a packet's payload
-    (-1: no payload); `ack` the offset it acknowledges in the other stream (-1: none). Rows that are `carried` were
-    counted in an earlier window.
+    (-1: no payload); `ack` the offset it acknowledges in the other stream (-1: none). Offsets count from `ZERO`: where
+    they begin is a guess in a stream that was joined, and what was sent before is acknowledged, too. Rows that are
+    `carried` were counted in an earlier window.
     """
 
     slot: Ints
@@ -123,18 +126,16 @@ class Carry:
         return joined.select(np.arange(len(joined.ts_ns))[-_CARRY_ROWS:])
 
 
-def retransmissions(seen: Observed, number: Ints, origin: Ints) -> Intervals:
+def retransmissions(seen: Observed, number: Ints) -> Intervals:
     """Of one window, where nobody asks for more: the seconds in which something was sent again."""
     again = seen.select(seen.retransmitted > 0)
     none = np.zeros(len(again.slot), np.int64)
-    return _rows(again, number, origin, none - 1, none, none) if len(none) else empty()
+    return _rows(again, number, none - 1, none, none) if len(none) else empty()
 
 
-def of_window(
-    seen: Observed, number: Ints, origin: Ints, acked_before: Ints, top_before: Ints
-) -> tuple[Intervals, Carry]:
-    """Facts of one window. Per slot: connection number and originating side; per slot and side: the offsets that were
-    acknowledged (-1: none) and sent before it."""
+def of_window(seen: Observed, number: Ints, acked_before: Ints, top_before: Ints) -> tuple[Intervals, Carry]:
+    """Facts of one window. Per slot: connection number; per slot and side: the offsets that were acknowledged (-1:
+    none) and sent before it."""
     total = len(seen.slot)
     if not total:
         return empty(), Carry.nothing()
@@ -163,7 +164,8 @@ def of_window(
         in_flight[rows] = np.where((acked[rows] >= 0) & ~seen.carried[rows], np.maximum(flying, 0), -1)
         # A retransmission in flight makes every waiting acknowledgement ambiguous (Karn).
         doubts = np.cumsum((seen.side == side) & (seen.retransmitted > 0))
-        timed = rows[new_data & (seen.retransmitted[rows] == 0)]
+        heard = (acked[rows] >= 0) | (seen.end[rows] <= ZERO + _UNHEARD_BYTES)
+        timed = rows[new_data & heard & (seen.retransmitted[rows] == 0)]
         timed_ends = seen.end[timed] + shift[timed]
         advances = np.flatnonzero((seen.side != side) & (seen.ack >= 0))
         before = np.where(first[advances], acked_before[seen.slot[advances], side], acked[np.maximum(advances - 1, 0)])
@@ -177,6 +179,7 @@ def of_window(
             & (doubts[source] == doubts[advances])
             & (seen.end[source] > before)
             & (seen.ts_ns[advances] >= seen.ts_ns[source])
+            & (seen.ts_ns[advances] <= seen.ts_ns[source] + _CARRY_NS)
         )
         np.add.at(rtt_sum, source[sound], (seen.ts_ns[advances] - seen.ts_ns[source])[sound])
         np.add.at(rtt_count, source[sound], 1)
@@ -186,22 +189,21 @@ def of_window(
         finally_doubted = np.zeros(len(finally_acked), np.int64)
         finally_doubted[seen.slot[last_of_slot]] = doubts[last_of_slot]
         reached, doubted = finally_acked[seen.slot[timed]], finally_doubted[seen.slot[timed]]
-        heard = (reached >= 0) | (seen.end[timed] <= _UNHEARD_BYTES)
-        waiting = timed[(seen.end[timed] > reached) & heard & (doubts[timed] == doubted)]
-        carries.append(Carry(number[seen.slot[waiting]], seen.side[waiting], seen.ts_ns[waiting], seen.end[waiting]))
+        waiting = timed[(seen.end[timed] > reached) & (doubts[timed] == doubted)]
+        ends_at = seen.end[waiting] - ZERO
+        carries.append(Carry(number[seen.slot[waiting]], seen.side[waiting], seen.ts_ns[waiting], ends_at))
     carry = Carry.nothing()
     for one in carries:
         carry = carry.plus(one)
-    return _rows(seen, number, origin, in_flight, rtt_sum, rtt_count), carry
+    return _rows(seen, number, in_flight, rtt_sum, rtt_count), carry
 
 
-def _rows(seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints) -> Intervals:
-    """Sums per direction and second; windows count for the direction that they hold back."""
+def _rows(seen: Observed, number: Ints, in_flight: Ints, rtt_sum: Ints, rtt_count: Ints) -> Intervals:
+    """Sums per side and second; windows count for the side that they hold back."""
     second = seen.ts_ns // _NS
     earliest = int(second.min())
     span = int(second.max()) - earliest + 1
-    direction = seen.side ^ origin[seen.slot]
-    key = (seen.slot * 2 + direction) * span + second - earliest
+    key = (seen.slot * 2 + seen.side) * span + second - earliest
 
     def part(keys: Ints, **columns: Ints) -> Intervals:
         which, when = np.divmod(keys, span)
@@ -224,7 +226,7 @@ def _rows(seen: Observed, number: Ints, origin: Ints, in_flight: Ints, rtt_sum: 
     heard = np.flatnonzero(seen.window < NO_WINDOW)
     if not len(heard):
         return own
-    order, starts, keys = _grouped(key[heard] + np.where(direction[heard], -span, span))
+    order, starts, keys = _grouped(key[heard] + np.where(seen.side[heard], -span, span))
     return merge((own, part(keys, window_min=np.minimum.reduceat(seen.window[heard][order], starts))))
 
 

@@ -235,8 +235,8 @@ class Recording:
             if conversation is None:
                 conversation = connection.tag = Conversation(connection, self.settings, self._tunnels)
                 self._open[connection.number] = conversation
-                for direction, second, values in self._early.pop(connection.number, ()):
-                    conversation.seconds[direction].add_tcp(second, values)
+                for side, second, values in self._early.pop(connection.number, ()):
+                    conversation.seconds[side ^ connection.origin].add_tcp(second, values)
             if isinstance(item, Closed):
                 closed.append(conversation)
                 touched.pop(connection.number, None)
@@ -285,17 +285,17 @@ class Recording:
         columns = [
             column.tolist()
             for column in (
-                found.connection, found.direction, found.second, found.packets, found.bytes,
+                found.connection, found.side, found.second, found.packets, found.bytes,
                 found.retransmitted_bytes, found.gap_bytes, found.zero_window_ns, found.window_min,
                 found.in_flight_max, found.rtt_sum_ns, found.rtt_samples,
             )
         ]  # fmt: skip
-        for number, direction, second, *values in zip(*columns):
+        for number, side, second, *values in zip(*columns):
             conversation = self._open.get(number)
             if conversation is None:
-                self._early.setdefault(number, []).append((direction, second, tuple(values)))
+                self._early.setdefault(number, []).append((side, second, tuple(values)))
             elif conversation.refusal is None:
-                conversation.seconds[direction].add_tcp(second, tuple(values))
+                conversation.seconds[side ^ conversation.connection.origin].add_tcp(second, tuple(values))
 
     def _close(self, conversation: Conversation) -> None:
         connection = conversation.connection

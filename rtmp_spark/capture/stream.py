@@ -29,6 +29,7 @@ _REORDERED_WITHIN_NS = 3_000_000  # later than this, a filled hole was a retrans
 _LEAST_COST = 256  # what a held piece costs in memory however short it is
 HISTORY_BYTES = 1 << 16  # delivered bytes kept to compare retransmissions with
 _FARTHEST_ACK = 1 << 30
+_AWAITED_NS = 60_000_000_000  # nothing is recorded so much later than what was sent after it
 
 Piece = tuple[int, int, "bytes | None", int, int]  # offset, end, bytes (None: cut by the snapshot length), frame, ts_ns
 
@@ -81,7 +82,9 @@ _numbers = attrgetter(*_NUMBERS)
 class Stream:
     """What one side sent."""
 
-    __slots__ = (*_NUMBERS, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons")
+    __slots__ = (
+        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, side: int) -> None:
         self.connection = connection
@@ -107,9 +110,11 @@ class Stream:
         self.top = 0  # the highest end of any segment
         self.top_ts_ns = 0
         self.acked_seq: int | None = None
+        self.heard_seq: int | None = None  # by acknowledgements alone, where a reset told more; -1: none
         self.fin: int | None = None  # offset where the stream ends
         self.fin_frame = 0
         self.fin_ts_ns = 0
+        self.syn_frame = 0
         self.scale = -1
         self.window = -1  # last advertised by this side, scaled
         self.zero_since_ns: int | None = None
@@ -196,7 +201,7 @@ class Stream:
         """Offset 0 is known now: what was held on a guess finds its true place."""
         if self.base is not None:
             shift = distance(base, self.base)
-            self.top = max(self.top - shift, 0)
+            self.top = max(self.top - shift, 0) if self.top else 0  # where nothing was sent, nothing moves
             self.fin = None if self.fin is None else self.fin - shift
             held, self.held, self.held_cost = self.held, [], 0
             self.base, self.synced = base, True
@@ -251,8 +256,7 @@ class Stream:
         if wire_end > self.top:
             self.top, self.top_ts_ns = wire_end, ts_ns
         if self.synced and not self.held and offset == self.next_offset and end == wire_end:
-            self.ready.append((offset, data, frame, ts_ns))
-            self.next_offset = end
+            self._deliver(offset, end, data, frame, ts_ns)
             return 0
         fresh = self._place(offset, end, data, frame, ts_ns, out) if end > offset else 0
         if wire_end > end:
@@ -359,22 +363,38 @@ class Stream:
             if data is None:
                 self.gap(end, frame, ts_ns, out, cut=True)
             else:
-                self.ready.append((offset, data, frame, ts_ns))
-                self.next_offset = end
+                self._deliver(offset, end, data, frame, ts_ns)
             self.held_cost -= max(_LEAST_COST, 0 if data is None else len(data))
         if done:
             del self.held[:done]
 
+    def _deliver(self, offset: int, end: int, data: bytes, frame: int, ts_ns: int) -> None:
+        self.connection.emitted = True  # by this packet, whenever it is handed over
+        self.ready.append((offset, data, frame, ts_ns))
+        self.next_offset = end
+
     def release(self, most_cost: int, out: list[Item]) -> None:
         """Declare holes to be gaps, the first one first, until no more than `most_cost` waits behind them."""
         while self.held and self.held_cost > most_cost:
-            if not self.synced:
-                assert self.base is not None
-                self.begin((self.base + self.held[0][0]) & MASK, out)
-                continue
-            offset, _end, _data, frame, ts_ns = self.held[0]
-            self.gap(offset, frame, ts_ns, out)
-            self.drain(out)
+            self._release_first(out)
+
+    def give_up(self, now_ns: int, out: list[Item]) -> None:
+        """Declare holes to be gaps that nobody waits for any more: what follows them was sent long ago, and their
+        receiver does not miss them."""
+        while self.held and now_ns - self.held[0][4] > _AWAITED_NS:
+            acked = self.acked_offset
+            if self.synced and acked is not None and acked < self.held[0][0]:
+                return
+            self._release_first(out)
+
+    def _release_first(self, out: list[Item]) -> None:
+        offset, _end, _data, frame, ts_ns = self.held[0]
+        if not self.synced:
+            assert self.base is not None
+            self.begin((self.base + offset) & MASK, out)
+            return
+        self.gap(offset, frame, ts_ns, out)
+        self.drain(out)
 
     def gap(self, end: int, frame: int, ts_ns: int, out: list[Item], *, cut: bool = False) -> None:
         self.flush(out)

@@ -19,7 +19,7 @@ from rtmp_spark.capture import intervals
 from rtmp_spark.capture.block import Ints, Problem, often
 from rtmp_spark.capture.connection import LINGER_NS, Connection, Key
 from rtmp_spark.capture.flows import group
-from rtmp_spark.capture.intervals import NO_WINDOW, Carry, Intervals, Observed
+from rtmp_spark.capture.intervals import NO_WINDOW, ZERO, Carry, Intervals, Observed
 from rtmp_spark.capture.items import FRAME_BITS, Closed, Conflict, End, Gap, Item, Run, file_no, frame_no
 from rtmp_spark.capture.packet import Segments
 from rtmp_spark.capture.stream import Stream
@@ -180,7 +180,7 @@ class Reassembler:
         for name in part.__dataclass_fields__:
             setattr(part, name, columns.get(name, np.zeros(len(seconds), np.int64)))
         part.connection = np.full(len(seconds), connection.number)
-        part.direction = np.full(len(seconds), side ^ connection.origin)
+        part.side = np.full(len(seconds), side)
         part.second = seconds
         part.window_min = part.in_flight_max = np.full(len(seconds), -1)
         self._intervals.append(part)
@@ -190,15 +190,15 @@ class Reassembler:
         if seen is None:
             return
         number = np.array([c.number for c in window.slots], np.int64)
-        origin = np.array([c.origin for c in window.slots], np.int64)
         if not self.per_second:
-            self._intervals.append(intervals.retransmissions(seen, number, origin))
+            self._intervals.append(intervals.retransmissions(seen, number))
             return
+        top_before, moved = window.top_before()
         here = np.isin(self._carry.connection, number)
         waiting = self._carry.select(here)
         if len(waiting.ts_ns):
-            seen = _with_carried(seen, waiting, number)
-        facts, carry = intervals.of_window(seen, number, origin, window.acked_before(), window.top_before())
+            seen = _with_carried(seen, waiting, number, moved)
+        facts, carry = intervals.of_window(seen, number, window.acked_before(), top_before)
         self._intervals.append(facts)
         self._carry = self._carry.select(~here).plus(carry)
 
@@ -273,7 +273,7 @@ class Reassembler:
         self.counts["connections_evicted"] += excess
 
 
-def _with_carried(seen: Observed, waiting: Carry, number: Ints) -> Observed:
+def _with_carried(seen: Observed, waiting: Carry, number: Ints, moved: Ints) -> Observed:
     order = np.argsort(number)
     slot = order[np.searchsorted(number, waiting.connection, sorter=order)]
     none = np.zeros(len(slot), np.int64)
@@ -281,7 +281,7 @@ def _with_carried(seen: Observed, waiting: Carry, number: Ints) -> Observed:
         "slot": slot,
         "side": waiting.side,
         "ts_ns": waiting.ts_ns,
-        "end": waiting.end,
+        "end": waiting.end + moved[slot, waiting.side] + ZERO,
         "ack": none - 1,
         "size": none,
         "retransmitted": none,

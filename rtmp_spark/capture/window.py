@@ -14,7 +14,7 @@ import numpy as np
 from rtmp_spark.capture.block import Ints
 from rtmp_spark.capture.connection import BRIEF_NS, Connection
 from rtmp_spark.capture.flows import Flows
-from rtmp_spark.capture.intervals import NO_WINDOW, Observed
+from rtmp_spark.capture.intervals import NO_WINDOW, ZERO, Observed
 from rtmp_spark.capture.items import Conflict, Item, Run
 from rtmp_spark.capture.packet import ACK, FIN, RST, SYN, Segments
 from rtmp_spark.capture.stream import MASK, Stream, distance
@@ -40,7 +40,9 @@ class Window:
         self._out = out
         self.slots: list[Connection] = [owner.connection_of(key) for key in flows.keys]
         before = self.slots if owner.per_second else []
-        self._acked_before = [(c.sides[0].acked_seq, c.sides[1].acked_seq) for c in before]
+        self._acked_before = [
+            (c.sides[0].acked_seq, c.sides[1].acked_seq) if c.reset_side is None else _heard(c) for c in before
+        ]
         self._top_before = [(c.sides[0].base, c.sides[0].top, c.sides[1].base, c.sides[1].top) for c in before]
         self._slot = flows.group.copy()
         rows = len(flows.order)
@@ -66,11 +68,14 @@ class Window:
         before = np.zeros(len(directions.flow), np.int64)
         for number in range(len(groups)):
             connection = self.slots[number]
-            for at in range(fast_bounds[2 * number], fast_bounds[2 * number + 2]):
+            low, high = fast_bounds[2 * number], fast_bounds[2 * number + 2]
+            if low < high:
+                directions.note(low, high, connection)
+            for at in range(low, high):
                 stream = connection.sides[directions.sides[at]]
                 before[at] = stream.next_offset
                 directions.continue_stream(at, connection, stream, self._out)
-            for at in range(fast_bounds[2 * number], fast_bounds[2 * number + 2]):
+            for at in range(low, high):
                 directions.note_window(at, connection)  # scaled only once both SYNs are known
             if careful_from[number] < careful_to[number]:
                 self._take_one_by_one(number, careful, packets, careful_from[number], careful_to[number])
@@ -215,6 +220,8 @@ class Window:
                 self._weigh_conflicts(out[told:], frame, int(row))
             if stream.held_cost > most:
                 stream.release(most, out)
+            elif stream.held:
+                stream.give_up(ts_ns, out)
             self._slot[row] = slot
             if stream.synced or reached < 0:
                 self._end[row] = reached
@@ -239,7 +246,7 @@ class Window:
         packet = self._flows.order[rows]
         segments = self._segments
         flags = segments.flags[packet]
-        base, following, shift = self._references()
+        base, following, shift, scaled_since = self._references()
         own, other = slot * 2 + side, slot * 2 + 1 - side
         ack = following[other] + _signed(segments.ack[packet] - base[other] - following[other])
         has_ack = ((flags & ACK) != 0) & (base[other] >= 0)
@@ -247,15 +254,15 @@ class Window:
         guessed = end_seq >= 0
         if guessed.any():
             found = following[own] + _signed(end_seq - base[own] - following[own])
-            end = np.where(guessed, np.maximum(found, -1), end)
-        shift = np.where(flags & SYN, 0, shift[own])
+            end = np.where(guessed, found, end)
+        shift = np.where(flags & SYN, 0, np.where(segments.frame[packet] < scaled_since[own], -1, shift[own]))
         window = segments.window[packet] << np.maximum(shift, 0)
         seen = Observed(
             slot,
             side,
             segments.ts_ns[packet],
-            end,
-            np.where(has_ack & (ack >= 0), ack, -1),
+            np.where(guessed | (end >= 0), end + ZERO, -1),
+            np.where(has_ack, ack + ZERO, -1),
             segments.length[packet] + segments.missing[packet],
             self._retransmitted[rows],
             np.where((flags & (ACK | SYN) == 0) | (flags & RST != 0), NO_WINDOW, window),
@@ -265,9 +272,11 @@ class Window:
         seen.window = np.where((shift < 0) & (seen.window > 0), NO_WINDOW, seen.window)
         return seen
 
-    def _references(self) -> tuple[Ints, Ints, Ints]:
-        """Per direction of each slot: base (-1: not known), next offset, window shift (-1: not known)."""
-        base, following, shift = [], [], []
+    def _references(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Per direction of each slot: base (-1: not known), next offset, window shift (-1: not known) and from which
+        packet on it is known."""
+        base, following, shift, since = [], [], [], []
+        begins = int(self._segments.frame[0])
         for connection in self.slots:
             low, high = connection.sides
             both = low.scale >= 0 and high.scale >= 0
@@ -275,7 +284,9 @@ class Window:
                 base.append(-1 if stream.base is None else stream.base)
                 following.append(stream.next_offset)
                 shift.append(stream.scale if both else connection.window_shift(stream))
-        return np.array(base, np.int64), np.array(following, np.int64), np.array(shift, np.int64)
+                new = low.syn_frame >= begins or high.syn_frame >= begins
+                since.append(connection.scaled_since(stream) if new else 0)
+        return tuple(np.array(column, np.int64) for column in (base, following, shift, since))  # type: ignore[return-value]
 
     def _note_zero_windows(self, seen: Observed, flags: Ints, packet: Ints) -> None:
         closed = (seen.window == 0) & ((flags & SYN) == 0)
@@ -306,17 +317,25 @@ class Window:
         for connection, saved in zip(self.slots, self._acked_before, strict=True):
             for stream, acked in zip(connection.sides, saved, strict=True):
                 known = acked is not None and stream.base is not None
-                table.append(max(stream.offset_of(acked), -1) if known and acked is not None else -1)
+                table.append(stream.offset_of(acked) + ZERO if known and acked is not None else -1)
         return np.array(table, np.int64).reshape(-1, 2)
 
-    def top_before(self) -> Ints:
-        """Per slot and side, the highest offset that was sent when the window began."""
-        table = []
+    def top_before(self) -> tuple[Ints, Ints]:
+        """Per slot and side, the highest offset that was sent when the window began (0: none), and by how much offsets
+        of that time differ from those of now."""
+        table, shifts = [], []
         for connection, (low_base, low, high_base, high) in zip(self.slots, self._top_before, strict=True):
             for stream, base, top in zip(connection.sides, (low_base, high_base), (low, high), strict=True):
                 moved = 0 if base is None or stream.base is None else distance(base, stream.base)
-                table.append(max(top + moved, 0))
-        return np.array(table, np.int64).reshape(-1, 2)
+                table.append(top + moved + ZERO if top else 0)
+                shifts.append(moved)
+        return np.array(table, np.int64).reshape(-1, 2), np.array(shifts, np.int64).reshape(-1, 2)
+
+
+def _heard(connection: Connection) -> tuple[int | None, ...]:
+    """What each side was told to have arrived, by acknowledgements: a reset is none."""
+    told = [s.acked_seq if s.heard_seq is None else s.heard_seq for s in connection.sides]
+    return tuple(None if seq is not None and seq < 0 else seq for seq in told)
 
 
 class _Directions:
@@ -345,6 +364,11 @@ class _Directions:
         self._packets = np.diff(bounds).tolist()
         self._first_ts, self._first_frame = _extreme(ts_ns, frame, starts, np.minimum)
         self._last_ts, self._last_frame = _extreme(ts_ns, frame, starts, np.maximum)
+        self._rows = starts, frame, ts_ns
+        opened, opened_ns = frame[starts], ts_ns[starts]
+        back = opened_ns > self._first_ts
+        back[1:] |= (self.flow[1:] ^ 1 == self.flow[:-1]) & ((np.diff(opened) > 0) == (np.diff(opened_ns) < 0))
+        self._opened, self._back_in_time = opened.tolist(), back.tolist()
         self._seq = segments.seq[packet][starts].tolist()
         self._flags = np.bitwise_or.reduceat(flags, starts).tolist()
         self._first_flags = flags[starts].tolist()
@@ -378,21 +402,39 @@ class _Directions:
         """Per row, the stream offset behind its payload; -1 where there is none."""
         return np.where(self._length > 0, before[self._run] + self._within + self._length, -1)
 
+    def note(self, low: int, high: int, connection: Connection) -> None:
+        """The beginnings before the ends: a connection is known by its first packet."""
+        if True in self._back_in_time[low:high] and not connection.named:
+            self._note_opening(low, high, connection)
+        else:
+            for at in range(low, high):
+                connection.note(self.sides[at], self._first_frame[at], self._first_ts[at], self._vlan[at])
+        for at in range(low, high):
+            connection.note(self.sides[at], self._last_frame[at], self._last_ts[at], -1)
+
+    def _note_opening(self, low: int, high: int, connection: Connection) -> None:
+        """One by one, up to the first that says something."""
+        starts, frame, ts_ns = self._rows
+        first, last = int(starts[low]), int(starts[high]) if high < len(starts) else len(frame)
+        for row in first + np.argsort(frame[first:last]):
+            at = int(self._run[row])
+            connection.note(self.sides[at], int(frame[row]), int(ts_ns[row]), self._vlan[at])
+            if self._length[row]:
+                return
+
     def note_window(self, at: int, connection: Connection) -> None:
         stream = connection.sides[self.sides[at]]
         stream.window = connection.scaled(stream, self._window[at], self._last_flags[at])
 
     def continue_stream(self, at: int, connection: Connection, stream: Stream, out: list[Item]) -> None:
         side = stream.side
-        connection.note(side, self._first_frame[at], self._first_ts[at], self._vlan[at])
-        connection.note(side, self._last_frame[at], self._last_ts[at], -1)
         stream.note(self._first_frame[at], self._first_ts[at], self._last_frame[at], self._last_ts[at])
         stream.packets += self._packets[at]
         if self._acked[at] >= 0:
             connection.acknowledge(connection.sides[1 - side], self._acked[at])
         if self._first_flags[at] & SYN:
             connection.synchronise(
-                side, self._seq[at], self._first_ack[at], self._first_flags[at], self._scale[at], out
+                side, self._opened[at], self._seq[at], self._first_ack[at], self._first_flags[at], self._scale[at], out
             )
         low, high = self._bounds[at], self._bounds[at + 1]
         if low < high:

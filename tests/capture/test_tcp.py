@@ -261,7 +261,7 @@ def test_zero_window_and_its_probes() -> None:
     assert (stream.zero_windows, stream.zero_window_ns) == (1, opened_at - closed_at)
     facts = result.intervals
     assert int(facts.zero_window_ns.sum()) == opened_at - closed_at
-    assert set(facts.direction[facts.zero_window_ns > 0].tolist()) == {0}
+    assert set(facts.side[facts.zero_window_ns > 0].tolist()) == {0}
     assert (facts.zero_window_ns <= 1_000_000_000).all()
 
 
