@@ -69,6 +69,7 @@ class TlsSession:
         self._ended = [False, False]
         self._client_hellos: list[ClientHello] = []
         self._server_hellos: list[ServerHello] = []
+        self._retried = False
         self._given_up = False
         self._gaps = [0, 0]
         self.noted: list[Noted] = []
@@ -155,8 +156,10 @@ class TlsSession:
                 self._set_client(direction)
         elif kind == SERVER_HELLO and len(self._server_hellos) < _MOST_HANDSHAKES:
             answer = parse_server_hello(body)
-            if answer is not None and not answer.retry:
-                self._server_hellos.append(answer)
+            if answer is not None:
+                self._retried = answer.retry
+                if not answer.retry:
+                    self._server_hellos.append(answer)
                 self._set_client(1 - direction)
 
     def _roles_known(self) -> bool:
@@ -342,6 +345,10 @@ class TlsSession:
         return WrappingFacts(RTMPS, None, self.server_name, self.version, self.cipher)
 
     @property
+    def retried(self) -> bool:
+        return self._retried
+
+    @property
     def early_data(self) -> bool:
         return any(hello.early_data for hello in self._client_hellos)
 
@@ -381,6 +388,7 @@ class TlsSession:
             "ended": self._ended,
             "gaps": self._gaps,
             "given_up": self._given_up,
+            "retried": self._retried,
             "noted": [note.state() for note in self.noted],
             "client_hellos": [[h.random.hex(), h.server_name, h.early_data] for h in self._client_hellos],
             "server_hellos": [[h.random.hex(), h.version, h.suite, h.encrypt_then_mac] for h in self._server_hellos],
@@ -404,6 +412,7 @@ class TlsSession:
         session._high = [(frame, ts_ns) for frame, ts_ns in state["high"]]
         session._floor = [(frame, ts_ns) for frame, ts_ns in state["floor"]]
         session._given_up = state["given_up"]
+        session._retried = state.get("retried", False)  # older states lack it
         session.noted = [Noted.resume(note) for note in state["noted"]]
         session._ended, session._gaps = list(state["ended"]), list(state["gaps"])
         return session

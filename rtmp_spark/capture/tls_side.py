@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls_epochs import EARLY, MASTER, PLAIN, TRAFFIC, Epoch, after
+from rtmp_spark.capture.tls_epochs import EARLY, MASTER, PLAIN, SERVER, TRAFFIC, Epoch, after
 from rtmp_spark.capture.tls_epochs import HANDSHAKE as HANDSHAKE_EPOCH
 from rtmp_spark.capture.tls_handshake import END_OF_EARLY_DATA, FINISHED, KEY_UPDATE, HandshakeReader
 from rtmp_spark.capture.tls_suites import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE
@@ -54,6 +54,10 @@ class Hellos(Protocol):
 
     def told(self, direction: int, kind: int, body: bytes) -> None:
         """A handshake message."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether the server asked for another hello and did not answer that one yet."""
 
     @property
     def early_data(self) -> bool:
@@ -229,7 +233,8 @@ class TlsSide:
         else:
             epoch = self._hellos.protected(self.role, self.handshakes)
             if epoch is None:
-                self.blocked = True
+                # Behind a HelloRetryRequest it means nothing either, and what the keys come from is yet to be said.
+                self.blocked = not (kind == CHANGE_CIPHER_SPEC and self.role == SERVER and self._hellos.retried)
             elif kind == CHANGE_CIPHER_SPEC:
                 if epoch.kind == MASTER:  # in TLS 1.3 it means nothing (RFC 8446 D.4)
                     self._enter(epoch)
