@@ -138,7 +138,11 @@ def talk(
 
 
 def make_contexts(
-    directory: Path, version: ssl.TLSVersion, ciphers: str | None, options: int = 0, certificate: str = "rsa",
+    directory: Path,
+    version: ssl.TLSVersion,
+    ciphers: str | None,
+    options: int = 0,
+    certificate: str = "rsa",
     curve: str | None = None,
 ) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

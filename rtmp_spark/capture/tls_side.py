@@ -42,6 +42,7 @@ class Content(NamedTuple):
     data: bytes
     length: int = 0  # of what was lost
     records: int = 0  # that were lost; 0: the bytes were no record and nothing is missing
+    start: int = -1  # TLS offset of the record that shows it
 
 
 class Hellos(Protocol):
@@ -77,6 +78,7 @@ class TlsSide:
         self.handshakes = 0  # changes of keys by hellos, begun so far
         self.pending = b""
         self.offset = -1  # TLS offset of the first pending byte
+        self._start = -1  # TLS offset of the record that is being read
         self._from_start = from_start
         self.searching = not from_start
         self._lost_from = -1  # TLS offset after the last record that was read, while searching
@@ -184,6 +186,7 @@ class TlsSide:
             if end > size:
                 return at, False
             fragment = data[at + HEADER : end]
+            self._start = base + at
             if self._key is not None and not (kind == CHANGE_CIPHER_SPEC and self.epoch.kind != MASTER):
                 opened = self._key.open(self.number, kind, fragment)
                 if opened is not None:
@@ -211,15 +214,18 @@ class TlsSide:
         if self.epoch.kind != EARLY:
             self._release_early(out)
         if kind == APPLICATION_DATA:
-            (self._early if self.epoch.kind == EARLY else out).append(Content(kind, end, content))
+            (self._early if self.epoch.kind == EARLY else out).append(self._content(kind, end, content))
             if len(self._early) > _MOST_EARLY:
                 self._release_early(out)
         elif kind == ALERT:
-            out.append(Content(kind, end, content))
+            out.append(self._content(kind, end, content))
         elif kind == HANDSHAKE:
             self._handshake(content)
         elif kind == CHANGE_CIPHER_SPEC and self.epoch.kind == MASTER:
             self._change_cipher()
+
+    def _content(self, kind: int, end: int, data: bytes, length: int = 0, records: int = 0) -> Content:
+        return Content(kind, end, data, length, records, min(self._start, end - 1))
 
     def _release_early(self, out: list[Content]) -> None:
         out += self._early
@@ -229,7 +235,7 @@ class TlsSide:
         if kind == HANDSHAKE:
             self._handshake(fragment)
         elif kind == ALERT:
-            out.append(Content(kind, end, fragment))
+            out.append(self._content(kind, end, fragment))
         else:
             epoch = self._hellos.protected(self.role, self.handshakes)
             if epoch is None:
@@ -283,7 +289,7 @@ class TlsSide:
     def _refused(self, kind: int, fragment: bytes, end: int, out: list[Content]) -> None:
         """A whole record that the next number of this key does not open."""
         if kind == ALERT and len(fragment) == 2:  # told before its sender had keys
-            out.append(Content(kind, end, fragment))
+            out.append(self._content(kind, end, fragment))
             return
         for epoch in after(self.epoch):
             key = epoch.key(self._hellos.log)
@@ -336,9 +342,9 @@ class TlsSide:
     def _report_lost(self, end: int, out: list[Content]) -> None:
         length, records = self._lost
         if records:
-            out.append(Content(0, end, b"", max(length, 1), records))
+            out.append(self._content(0, end, b"", max(length, 1), records))
         if self._strange:
-            out.append(Content(0, end, b"", self._strange))
+            out.append(self._content(0, end, b"", self._strange))
         self._lost, self._strange = [0, 0], 0
 
     # -- after a loss, or joined in the middle ----------------------------------------------------------------
@@ -441,7 +447,7 @@ class TlsSide:
             "tries": self._tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
             "hellos_lost": self._hellos_lost, "reader": self._reader.state(),
-            "early": [[c.end, base64.b64encode(c.data).decode()] for c in self._early],
+            "early": [[c.end, base64.b64encode(c.data).decode(), c.start] for c in self._early],
             "early_refused": self.early_refused,
         }  # fmt: skip
 
@@ -457,7 +463,9 @@ class TlsSide:
         side.searched, side._tries = state["searched"], state["tries"]
         side.blocked, side.hopeless = state["blocked"], state["hopeless"]
         side._reader = HandshakeReader.resume(state["reader"])
-        side._early = [Content(APPLICATION_DATA, end, base64.b64decode(data)) for end, data in state["early"]]
+        side._early = [
+            Content(APPLICATION_DATA, end, base64.b64decode(data), start=start) for end, data, start in state["early"]
+        ]
         side.early_refused = state["early_refused"]
         side._enter(Epoch.resume(state["epoch"]), side.number)
         return side
