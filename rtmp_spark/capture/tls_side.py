@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HEADER = 5
 MOST_BYTES = (1 << 14) + 2048  # of a legal record's fragment (RFC 5246 6.2.3)
 NUMBERS_TRIED = 1 << 16  # record numbers tried for one record where they must be searched
+_FEW_NUMBERS = 1 << 12  # up to these it is tried whether several KeyUpdates were lost
 GUESSES_TRIED = 1 << 18  # tries in all to find the place of a direction joined in the middle
 SEARCHED_BYTES = 256 << 10  # without a record that opens: there is no key for it
 _HOPELESS = 8  # records in a row that do not open, and none ever did
@@ -132,6 +133,9 @@ class TlsSide:
         self.pending = data[at:]
         self.offset = base + at
         if final:
+            if self.searching and self.opened and self._lost_from < base + at:
+                self._lose(base + at - self._lost_from, 1)  # no record behind the loss tells how many
+                self._lost_from = base + at
             self._report_lost(base + at, out)
             self._release_early(out)
         return out
@@ -411,6 +415,8 @@ class TlsSide:
             key = epoch.key(self._hellos.log)
             if key is None:
                 continue
+            if key.searches() and epoch.generation > self.epoch.generation + 1 and nearest > _FEW_NUMBERS:
+                break
             low = self.number if epoch == self.epoch else 0
             high = low + (min(nearest, NUMBERS_TRIED) if key.searches() else nearest)
             number = key.number_of(kind, fragment, low, high)

@@ -263,6 +263,11 @@ def test_suites_and_key_updates_of_tls13(directory: Path, suite: str) -> None:
     assert updates
     found, session = read(items(wire := Wire(), sent, {updates[1]}), wire, log)
     assert found.data(0) == b"".join(said[0])
+    # Several of them, and what was said in between.
+    own = {n for n, (d, _, _) in enumerate(sent, 1) if d == 0}
+    found, session = read(items(wire := Wire(), sent, own & set(range(updates[0], updates[2] + 1))), wire, log)
+    assert found.data(0) == said[0][0] + said[0][3]
+    assert len(found.lost[0]) == 1
 
 
 @needs_openssl
