@@ -48,6 +48,7 @@ _ID_BYTES = 256
 _MOST_ASKED = 1 << 16  # requests of one window of a file, of which the answers are read later
 _MOST_UNANSWERED = 1024  # of those before it
 _MOST_NOTED = 64
+_HOST = re.compile(r"http://[^/]+(?=/)", re.IGNORECASE)  # before the path in requests to a proxy (RFC 9112 3.2.2)
 _PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
 _STATUS = re.compile(rb"HTTP/1\.[01] \d{3} ")
 _OPEN, _SEND, _CLOSE, _OTHER, _IDENT = "open", "send", "close", "other", "ident"
@@ -415,11 +416,13 @@ class RtmptConnection:
             self._asking = None
 
     def _ask(self, first: First, frame: int, ts_ns: int) -> Asked:
-        match = _PATH.fullmatch(first.target.partition("?")[0]) if first.word == "POST" else None
+        host = _HOST.match(first.target)
+        path = first.target[host.end() if host else 0 :].partition("?")[0]
+        match = _PATH.fullmatch(path) if first.word == "POST" else None
         kind = _OTHER
         if match is not None:
             kind = match[1]
-        elif first.target.startswith("/fcs/ident"):
+        elif path.startswith("/fcs/ident"):
             kind = _IDENT
         asked = Asked(kind, frame, ts_ns)
         if kind == _OTHER:
