@@ -55,7 +55,9 @@ def config(kind: str, arrival_ms: float) -> Row:
     return frame(kind, arrival_ms, 0, packet_type="config", is_config=True)
 
 
-def command(name: str, transaction_id: float, *args: Any, ts: int = 0, at: int = 0, msg_no: int = 0) -> CommandFact:
+def command(
+    name: str, transaction_id: float | None, *args: Any, ts: int = 0, at: int = 0, msg_no: int = 0
+) -> CommandFact:
     return CommandFact(
         at, msg_no, ts, at, 1 if name in ("publish", "play") else 0, 20, name, transaction_id, 0, list(args)
     )

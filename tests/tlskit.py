@@ -138,11 +138,18 @@ def talk(
 
 
 def make_contexts(
-    directory: Path, version: ssl.TLSVersion, ciphers: str | None, options: int = 0, certificate: str = "rsa"
+    directory: Path,
+    version: ssl.TLSVersion,
+    ciphers: str | None,
+    options: int = 0,
+    certificate: str = "rsa",
+    curve: str | None = None,
 ) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     server.load_cert_chain(make_certificate(directory, certificate))
+    if curve is not None:
+        server.set_ecdh_curve(curve)
     client.keylog_filename = str(directory / "keys.log")
     for context in (client, server):
         context.minimum_version = context.maximum_version = version

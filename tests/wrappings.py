@@ -67,7 +67,7 @@ class Tunnel:
     def __init__(
         self, given: Said, *, connections: int = 1, session_id: str = "BE7A", first_number: int = 0, port: int = 80,
         numbers: Callable[[int], int] | None = None, chunked: bool = False, between: tuple[bytes, bytes] | None = None,
-        start_port: int = 50000,
+        start_port: int = 50000, proxied: str = "",
     ) -> None:  # fmt: skip
         self.talks = [
             Talk(client=("10.0.0.1", start_port + n), server=("10.0.0.2", port), isn=(7 + n, 9 + n))
@@ -80,6 +80,7 @@ class Tunnel:
         self.numbers = numbers or (lambda n: n)
         self.chunked = chunked
         self.between = between
+        self.proxied = proxied  # before each path
         for number in range(connections):
             self._on(number, lambda talk: talk.open())
         self._exchange(0, "/fcs/ident2", b"\0", b"", status="404 Not Found", interval=False)
@@ -125,7 +126,7 @@ class Tunnel:
     def _exchange(
         self, number: int, path: str, body: bytes, answer: bytes, status: str = "200 OK", interval: bool = True
     ) -> None:
-        head = f"POST {path} HTTP/1.1\r\nHost: 10.0.0.2\r\nContent-Type: application/x-fcs\r\n"
+        head = f"POST {self.proxied}{path} HTTP/1.1\r\nHost: 10.0.0.2\r\nContent-Type: application/x-fcs\r\n"
         request = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
         content = (b"\x01" if interval else b"") + answer
         back = f"HTTP/1.1 {status}\r\nContent-Type: application/x-fcs\r\n".encode()

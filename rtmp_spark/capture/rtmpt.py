@@ -45,8 +45,10 @@ OTHER_REQUESTS = 16  # on a connection before its first request of a tunnel
 OTHER_BYTES = 128 << 10  # of requests, and of answers to those that are none of a tunnel
 AHEAD_BYTES = 16 << 20  # of answers whose requests are yet to be read: more than one window of a file
 _ID_BYTES = 256
-_MOST_ASKED = 1024
+_MOST_ASKED = 1 << 16  # requests of one window of a file, of which the answers are read later
+_MOST_UNANSWERED = 1024  # of those before it
 _MOST_NOTED = 64
+_HOST = re.compile(r"http://[^/]+(?=/)", re.IGNORECASE)  # before the path in requests to a proxy (RFC 9112 3.2.2)
 _PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
 _STATUS = re.compile(rb"HTTP/1\.[01] \d{3} ")
 _OPEN, _SEND, _CLOSE, _OTHER, _IDENT = "open", "send", "close", "other", "ident"
@@ -100,6 +102,7 @@ class Tunnels:
         self._shared = 0
         self._sessions: dict[tuple[Any, str], RtmptSession] = {}
         self._changed: dict[int, RtmptSession] = {}
+        self._asking: dict[int, RtmptConnection] = {}
 
     def find(self, server: Any, session_id: str, ts_ns: int) -> RtmptSession | None:
         """The session that this name means at this time; one that was silent for too long is over."""
@@ -118,8 +121,15 @@ class Tunnels:
     def touch(self, session: RtmptSession) -> None:
         self._changed[id(session)] = session
 
+    def heard(self, connection: RtmptConnection) -> None:
+        """There were requests in this window."""
+        self._asking[id(connection)] = connection
+
     def settle(self) -> list[RtmptSession]:
         """After each window: the sessions that something came for, with what can be read in order read."""
+        asking, self._asking = self._asking, {}
+        for connection in asking.values():
+            connection.settle()
         changed, self._changed = list(self._changed.values()), {}
         for session in changed:
             session.settle()
@@ -315,6 +325,7 @@ class RtmptConnection:
             self._take(direction, reader.receive(item.data, item.offset), item)
             if direction == self._requests and len(item.seg_frames):
                 self._requests_high = max(self._requests_high, int(item.seg_frames.max()))
+            self._tunnels.heard(self)
         elif isinstance(item, Gap):
             for session in self.sessions:
                 session.unsure = True
@@ -346,6 +357,12 @@ class RtmptConnection:
         for session in (*self._tunnels.leave(self._connection.number), *own):
             session.flush(self._connection.close_kind, *self._last)
         return []
+
+    def settle(self) -> None:
+        """All answers up to now were seen: requests long before them have none."""
+        while len(self._asked) > _MOST_UNANSWERED:
+            self._unanswered(self._asked.popleft())
+            self._unsure = True  # which answer is whose is told by time from now on
 
     def _begin(self, direction: int, run: Run) -> HttpReader:
         from_start = run.offset == 0 and bool(self._connection.streams[direction].syn)
@@ -399,11 +416,13 @@ class RtmptConnection:
             self._asking = None
 
     def _ask(self, first: First, frame: int, ts_ns: int) -> Asked:
-        match = _PATH.fullmatch(first.target.partition("?")[0]) if first.word == "POST" else None
+        host = _HOST.match(first.target)
+        path = first.target[host.end() if host else 0 :].partition("?")[0]
+        match = _PATH.fullmatch(path) if first.word == "POST" else None
         kind = _OTHER
         if match is not None:
             kind = match[1]
-        elif first.target.startswith("/fcs/ident"):
+        elif path.startswith("/fcs/ident"):
             kind = _IDENT
         asked = Asked(kind, frame, ts_ns)
         if kind == _OTHER:
@@ -472,12 +491,11 @@ class RtmptConnection:
             return True
         if self._requests_high <= frame and not self._requests_over:
             return False
-        before = [asked for asked in self._asked if asked.frame <= frame]
-        for asked in before[:-1]:
-            self._unanswered(asked)
-        for _ in before:
-            self._asked.popleft()
-        self._answering = before[-1] if before else None
+        self._answering = None
+        while self._asked and self._asked[0].frame <= frame:
+            if self._answering is not None:
+                self._unanswered(self._answering)
+            self._answering = self._asked.popleft()
         return True
 
     def _begin_answer(self, status: int, placed: _Placed) -> None:

@@ -124,9 +124,13 @@ class RtmptSession:
                 elif not self.opened or first <= 1 or self._overfull(lane):
                     lane.next = first
             self._advance(which)
-            alone = len(self.members) < 2
-            while self._stuck(lane) and (alone or self._overfull(lane)):
-                self._pass_over(which)
+            if self._stuck(lane):
+                alone = len(self.members) < 2
+                for first in sorted(lane.waiting):
+                    if not self._stuck(lane) or not (alone or self._overfull(lane)):
+                        break
+                    if first in lane.waiting:
+                        self._pass_over(which, first)
 
     def flush(self, kind: str, frame: int, ts_ns: int) -> None:
         """The session is over: whatever waits goes out in order, then both directions end."""
@@ -136,14 +140,14 @@ class RtmptSession:
         for which, lane in enumerate(self._lanes):
             if lane.next is None and lane.waiting:
                 lane.next = min(lane.waiting)
-            while lane.waiting:
+            for first in sorted(lane.waiting):
                 self._advance(which)
-                if not lane.waiting:
-                    break
-                if self._stuck(lane):
-                    self._pass_over(which)
-                else:
-                    lane.waiting[min(lane.waiting)][0].complete = True
+                while first in lane.waiting:
+                    if self._stuck(lane):
+                        self._pass_over(which, first)
+                    else:
+                        lane.waiting[first][0].complete = True
+                        self._advance(which)
             self._sink(End(self.connection, self._direction(which), kind, lane.offset, frame, ts_ns))
 
     def take_noted(self) -> list[Noted]:
@@ -192,11 +196,10 @@ class RtmptSession:
     def _overfull(self, lane: Lane) -> bool:
         return len(lane.waiting) > HELD_BODIES or lane.held_bytes() > HELD_BYTES
 
-    def _pass_over(self, which: int) -> None:
-        """The next body will not come: a gap of unknown length, unless the sender only counted wrongly."""
+    def _pass_over(self, which: int, first: int) -> None:
+        """Bodies before `first` will not come: a gap of unknown length, unless the sender only counted wrongly."""
         lane = self._lanes[which]
         assert lane.next is not None
-        first = min(lane.waiting)
         if self.unsure:
             self._gap(which, 1)
         elif which == REQUESTS:

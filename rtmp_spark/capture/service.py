@@ -41,7 +41,10 @@ _HTTP_WORDS = (
 )
 TLS_BYTES = 20_000  # a whole record and the header of the next
 _RECORD = re.compile(rb"\x17\x03\x03[\x00-\x41]")
-_TUNNEL = re.compile(rb"POST /(?:send|idle|open|close)/[^ /]+|HTTP/1\.[01] 200 [^\0]*application/x-fcs", re.IGNORECASE)
+_HOST = re.compile(rb"http://[^/ ]+(?=/)", re.IGNORECASE)  # before the path in requests to a proxy (RFC 9112 3.2.2)
+_TUNNEL = re.compile(
+    rb"POST (?:http://[^/ ]+)?/(?:send|idle|open|close)/[^ /]+|HTTP/1\.[01] 200 [^\0]*application/x-fcs", re.IGNORECASE
+)
 _TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
 
 
@@ -156,4 +159,4 @@ def _tunnel(prefix: bytes, final: bool) -> Start | None:
     if not found and not final and len(line) < 256:
         return None
     path = line.split(b" ")[1] if line.count(b" ") else b""
-    return Start(RTMPT) if path.startswith(_TUNNEL_PATHS) else Start(None, refusal=HTTP)
+    return Start(RTMPT) if _HOST.sub(b"", path, count=1).startswith(_TUNNEL_PATHS) else Start(None, refusal=HTTP)

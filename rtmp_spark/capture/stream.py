@@ -83,7 +83,8 @@ class Stream:
     """What one side sent."""
 
     __slots__ = (
-        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
+        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons",
+        "syn_frame",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, side: int) -> None:
@@ -201,7 +202,7 @@ class Stream:
         """Offset 0 is known now: what was held on a guess finds its true place."""
         if self.base is not None:
             shift = distance(base, self.base)
-            self.top = max(self.top - shift, 0) if self.top else 0  # where nothing was sent, nothing moves
+            self.top = max(self._seen_to() - shift, 0)
             self.fin = None if self.fin is None else self.fin - shift
             held, self.held, self.held_cost = self.held, [], 0
             self.base, self.synced = base, True
@@ -224,12 +225,18 @@ class Stream:
             self.base = seq
         offset = self.offset_of(seq)
         end = offset + len(data)
-        if fin and self.fin is None and end + missing >= self.top:
+        if fin and self.fin is None and end + missing >= self._seen_to():
             self.fin, self.fin_frame, self.fin_ts_ns = end + missing, frame, ts_ns
         retransmitted = 0
         if end + missing > offset:
             retransmitted = self._payload(offset, end, end + missing, data, frame, ts_ns, out)
         return end + missing, retransmitted
+
+    def _seen_to(self) -> int:
+        """Up to where there were bytes. Offset 0 may be a guess by a packet without any, behind all that have some."""
+        if self.synced or self.top:
+            return self.top
+        return self.held[-1][1] if self.held else -_HALF
 
     def _payload(
         self, offset: int, end: int, wire_end: int, data: bytes, frame: int, ts_ns: int, out: list[Item]

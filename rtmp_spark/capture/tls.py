@@ -54,7 +54,7 @@ _MOST_FOUND = 64
 class TlsSession:
     """One TLS connection. `receive` every item of both directions, `finish` when no more will come."""
 
-    STATE_VERSION = 2
+    STATE_VERSION = 3
     refusal = TLS
 
     def __init__(self, connection: Any, log: KeyLog) -> None:
@@ -65,10 +65,12 @@ class TlsSession:
         self._last_run: list[Run | None] = [None, None]
         self._plain_offset = [0, 0]
         self._high = [(0, 0), (0, 0)]  # the latest packet of each direction, and its time
-        self._floor = [(0, 0), (0, 0)]  # the same before the last run
+        self._floor = [0, 0]  # the latest packet before the last run
+        self._begun_ns = [0, 0]  # the latest time of the bytes before the last run that belong to no whole record
         self._ended = [False, False]
         self._client_hellos: list[ClientHello] = []
         self._server_hellos: list[ServerHello] = []
+        self._retried = False
         self._given_up = False
         self._gaps = [0, 0]
         self.noted: list[Noted] = []
@@ -155,8 +157,10 @@ class TlsSession:
                 self._set_client(direction)
         elif kind == SERVER_HELLO and len(self._server_hellos) < _MOST_HANDSHAKES:
             answer = parse_server_hello(body)
-            if answer is not None and not answer.retry:
-                self._server_hellos.append(answer)
+            if answer is not None:
+                self._retried = answer.retry
+                if not answer.retry:
+                    self._server_hellos.append(answer)
                 self._set_client(1 - direction)
 
     def _roles_known(self) -> bool:
@@ -207,9 +211,10 @@ class TlsSession:
         if isinstance(item, Run):
             if side is None:
                 side = self._side(direction, item.offset == 0 and bool(self._connection.streams[direction].syn))
+            self._begun_ns[direction] = self._begun(direction)
             contents = side.receive(item.data, item.offset)
             self._last_run[direction] = item
-            self._floor[direction] = self._high[direction]
+            self._floor[direction] = self._high[direction][0]
             if len(item.seg_frames):
                 last = int(np.argmax(item.seg_frames))
                 self._raise(direction, int(item.seg_frames[last]), int(item.seg_ts_ns[last]))
@@ -254,7 +259,8 @@ class TlsSession:
         if not contents:
             return
         ends = np.fromiter((content.end for content in contents), np.int64, len(contents))
-        frames, times = self._places(direction, run, ends - 1)
+        starts = np.fromiter((content.start for content in contents), np.int64, len(contents))
+        frames, times = self._places(direction, run, starts, ends - 1)
         first = 0
         for index, content in enumerate(contents):
             if content.kind == APPLICATION_DATA:
@@ -300,19 +306,35 @@ class TlsSession:
             )
         )  # fmt: skip
 
-    def _places(self, direction: int, run: Run | None, offsets: Any) -> tuple[Any, Any]:
-        """The packet with which the bytes up to each offset had all arrived, and its time."""
+    def _places(self, direction: int, run: Run | None, starts: Any, lasts: Any) -> tuple[Any, Any]:
+        """For each record the packet with which all bytes up to its last had arrived, and the latest time of its own.
+
+        In a recording out of order these may be of two packets: the time must not depend on the order.
+        """
         if run is None or not len(run.seg_frames):
             high = self._high[direction]
-            return np.full(len(offsets), high[0], np.int64), np.full(len(offsets), high[1], np.int64)
-        floor = self._floor[direction]
-        frames = np.maximum.accumulate(run.seg_frames)
-        latest = np.maximum.accumulate(np.where(run.seg_frames == frames, np.arange(len(frames)), 0))
-        times = run.seg_ts_ns[latest]
-        times = np.where(frames < floor[0], floor[1], times)
-        frames = np.maximum(frames, floor[0])
-        index = np.maximum(np.searchsorted(run.seg_offsets, offsets, "right") - 1, 0)
-        return frames[index], times[index]
+            return np.full(len(lasts), high[0], np.int64), np.full(len(lasts), high[1], np.int64)
+        frames = np.maximum(np.maximum.accumulate(run.seg_frames), self._floor[direction])
+        index = np.maximum(np.searchsorted(run.seg_offsets, lasts, "right") - 1, 0)
+        times = run.seg_ts_ns[index]
+        if (run.seg_ts_ns[1:] < run.seg_ts_ns[:-1]).any():
+            first = np.maximum(np.searchsorted(run.seg_offsets, starts, "right") - 1, 0)
+            between = np.stack((np.minimum(first, index), index + 1), 1).ravel()
+            padded = np.append(run.seg_ts_ns, 0)  # so that every end is an index
+            times = np.maximum.reduceat(padded, between)[::2]
+        begun = starts < run.offset
+        return frames[index], np.where(begun, np.maximum(times, self._begun_ns[direction]), times)
+
+    def _begun(self, direction: int) -> int:
+        """The latest time of the bytes so far that belong to no whole record."""
+        side, run = self._sides[direction], self._last_run[direction]
+        if run is None or side is None or not len(run.seg_ts_ns):
+            return self._begun_ns[direction]
+        if not side.pending:
+            return 0
+        first = max(int(np.searchsorted(run.seg_offsets, side.offset, "right")) - 1, 0)
+        latest = int(run.seg_ts_ns[first:].max())
+        return max(latest, self._begun_ns[direction]) if side.offset < run.offset else latest
 
     def _lost_words(self, direction: int, content: Content) -> str:
         inside = f"about {content.length} bytes inside"
@@ -340,6 +362,10 @@ class TlsSession:
     @property
     def facts(self) -> WrappingFacts:
         return WrappingFacts(RTMPS, None, self.server_name, self.version, self.cipher)
+
+    @property
+    def retried(self) -> bool:
+        return self._retried
 
     @property
     def early_data(self) -> bool:
@@ -378,9 +404,14 @@ class TlsSession:
             "plain_offset": self._plain_offset,
             "high": self._high,
             "floor": self._floor,
+            "begun_ns": [
+                begun if side is not None and side.blocked else self._begun(direction)
+                for direction, (begun, side) in enumerate(zip(self._begun_ns, self._sides))
+            ],
             "ended": self._ended,
             "gaps": self._gaps,
             "given_up": self._given_up,
+            "retried": self._retried,
             "noted": [note.state() for note in self.noted],
             "client_hellos": [[h.random.hex(), h.server_name, h.early_data] for h in self._client_hellos],
             "server_hellos": [[h.random.hex(), h.version, h.suite, h.encrypt_then_mac] for h in self._server_hellos],
@@ -402,8 +433,9 @@ class TlsSession:
         session._last_run = [run if isinstance(run, Run) else None for run in runs]
         session._plain_offset = list(state["plain_offset"])
         session._high = [(frame, ts_ns) for frame, ts_ns in state["high"]]
-        session._floor = [(frame, ts_ns) for frame, ts_ns in state["floor"]]
+        session._floor, session._begun_ns = list(state["floor"]), list(state["begun_ns"])
         session._given_up = state["given_up"]
+        session._retried = state["retried"]
         session.noted = [Noted.resume(note) for note in state["noted"]]
         session._ended, session._gaps = list(state["ended"]), list(state["gaps"])
         return session

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rtmp_spark.capture.tls_ciphers import RecordKey
 
 CLIENT, SERVER = 0, 1
+_MISSED_UPDATES = 8  # KeyUpdates that one loss may hold
 PLAIN, EARLY, HANDSHAKE, TRAFFIC, MASTER = "plain", "early", "handshake", "traffic", "master"
 
 
@@ -93,7 +94,9 @@ def after(epoch: Epoch) -> Iterator[Epoch]:
             yield epoch._replace(kind=HANDSHAKE)
         yield epoch.traffic()
     elif epoch.kind == TRAFFIC:
-        yield epoch.updated()
+        for _ in range(_MISSED_UPDATES):
+            epoch = epoch.updated()
+            yield epoch
 
 
 def guesses(log: KeyLog, roles: tuple[int, ...], known: bytes | None, hello: ServerHello | None) -> Iterator[Epoch]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls_epochs import EARLY, MASTER, PLAIN, TRAFFIC, Epoch, after
+from rtmp_spark.capture.tls_epochs import EARLY, MASTER, PLAIN, SERVER, TRAFFIC, Epoch, after
 from rtmp_spark.capture.tls_epochs import HANDSHAKE as HANDSHAKE_EPOCH
 from rtmp_spark.capture.tls_handshake import END_OF_EARLY_DATA, FINISHED, KEY_UPDATE, HandshakeReader
 from rtmp_spark.capture.tls_suites import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HEADER = 5
 MOST_BYTES = (1 << 14) + 2048  # of a legal record's fragment (RFC 5246 6.2.3)
 NUMBERS_TRIED = 1 << 16  # record numbers tried for one record where they must be searched
+_FEW_NUMBERS = 1 << 12  # up to these it is tried whether several KeyUpdates were lost
 GUESSES_TRIED = 1 << 18  # tries in all to find the place of a direction joined in the middle
 SEARCHED_BYTES = 256 << 10  # without a record that opens: there is no key for it
 _HOPELESS = 8  # records in a row that do not open, and none ever did
@@ -42,6 +43,7 @@ class Content(NamedTuple):
     data: bytes
     length: int = 0  # of what was lost
     records: int = 0  # that were lost; 0: the bytes were no record and nothing is missing
+    start: int = -1  # TLS offset of the record that shows it
 
 
 class Hellos(Protocol):
@@ -54,6 +56,10 @@ class Hellos(Protocol):
 
     def told(self, direction: int, kind: int, body: bytes) -> None:
         """A handshake message."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether the server asked for another hello and did not answer that one yet."""
 
     @property
     def early_data(self) -> bool:
@@ -73,6 +79,7 @@ class TlsSide:
         self.handshakes = 0  # changes of keys by hellos, begun so far
         self.pending = b""
         self.offset = -1  # TLS offset of the first pending byte
+        self._start = -1  # TLS offset of the record that is being read
         self._from_start = from_start
         self.searching = not from_start
         self._lost_from = -1  # TLS offset after the last record that was read, while searching
@@ -126,6 +133,9 @@ class TlsSide:
         self.pending = data[at:]
         self.offset = base + at
         if final:
+            if self.searching and self.opened and self._lost_from < base + at:
+                self._lose(base + at - self._lost_from, 1)  # no record behind the loss tells how many
+                self._lost_from = base + at
             self._report_lost(base + at, out)
             self._release_early(out)
         return out
@@ -180,6 +190,7 @@ class TlsSide:
             if end > size:
                 return at, False
             fragment = data[at + HEADER : end]
+            self._start = base + at
             if self._key is not None and not (kind == CHANGE_CIPHER_SPEC and self.epoch.kind != MASTER):
                 opened = self._key.open(self.number, kind, fragment)
                 if opened is not None:
@@ -207,15 +218,18 @@ class TlsSide:
         if self.epoch.kind != EARLY:
             self._release_early(out)
         if kind == APPLICATION_DATA:
-            (self._early if self.epoch.kind == EARLY else out).append(Content(kind, end, content))
+            (self._early if self.epoch.kind == EARLY else out).append(self._content(kind, end, content))
             if len(self._early) > _MOST_EARLY:
                 self._release_early(out)
         elif kind == ALERT:
-            out.append(Content(kind, end, content))
+            out.append(self._content(kind, end, content))
         elif kind == HANDSHAKE:
             self._handshake(content)
         elif kind == CHANGE_CIPHER_SPEC and self.epoch.kind == MASTER:
             self._change_cipher()
+
+    def _content(self, kind: int, end: int, data: bytes, length: int = 0, records: int = 0) -> Content:
+        return Content(kind, end, data, length, records, min(self._start, end - 1))
 
     def _release_early(self, out: list[Content]) -> None:
         out += self._early
@@ -225,11 +239,12 @@ class TlsSide:
         if kind == HANDSHAKE:
             self._handshake(fragment)
         elif kind == ALERT:
-            out.append(Content(kind, end, fragment))
+            out.append(self._content(kind, end, fragment))
         else:
             epoch = self._hellos.protected(self.role, self.handshakes)
             if epoch is None:
-                self.blocked = True
+                # Behind a HelloRetryRequest it means nothing either, and what the keys come from is yet to be said.
+                self.blocked = not (kind == CHANGE_CIPHER_SPEC and self.role == SERVER and self._hellos.retried)
             elif kind == CHANGE_CIPHER_SPEC:
                 if epoch.kind == MASTER:  # in TLS 1.3 it means nothing (RFC 8446 D.4)
                     self._enter(epoch)
@@ -278,7 +293,7 @@ class TlsSide:
     def _refused(self, kind: int, fragment: bytes, end: int, out: list[Content]) -> None:
         """A whole record that the next number of this key does not open."""
         if kind == ALERT and len(fragment) == 2:  # told before its sender had keys
-            out.append(Content(kind, end, fragment))
+            out.append(self._content(kind, end, fragment))
             return
         for epoch in after(self.epoch):
             key = epoch.key(self._hellos.log)
@@ -331,9 +346,9 @@ class TlsSide:
     def _report_lost(self, end: int, out: list[Content]) -> None:
         length, records = self._lost
         if records:
-            out.append(Content(0, end, b"", max(length, 1), records))
+            out.append(self._content(0, end, b"", max(length, 1), records))
         if self._strange:
-            out.append(Content(0, end, b"", self._strange))
+            out.append(self._content(0, end, b"", self._strange))
         self._lost, self._strange = [0, 0], 0
 
     # -- after a loss, or joined in the middle ----------------------------------------------------------------
@@ -400,6 +415,8 @@ class TlsSide:
             key = epoch.key(self._hellos.log)
             if key is None:
                 continue
+            if key.searches() and epoch.generation > self.epoch.generation + 1 and nearest > _FEW_NUMBERS:
+                break
             low = self.number if epoch == self.epoch else 0
             high = low + (min(nearest, NUMBERS_TRIED) if key.searches() else nearest)
             number = key.number_of(kind, fragment, low, high)
@@ -436,7 +453,7 @@ class TlsSide:
             "tries": self._tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
             "hellos_lost": self._hellos_lost, "reader": self._reader.state(),
-            "early": [[c.end, base64.b64encode(c.data).decode()] for c in self._early],
+            "early": [[c.end, base64.b64encode(c.data).decode(), c.start] for c in self._early],
             "early_refused": self.early_refused,
         }  # fmt: skip
 
@@ -452,7 +469,9 @@ class TlsSide:
         side.searched, side._tries = state["searched"], state["tries"]
         side.blocked, side.hopeless = state["blocked"], state["hopeless"]
         side._reader = HandshakeReader.resume(state["reader"])
-        side._early = [Content(APPLICATION_DATA, end, base64.b64decode(data)) for end, data in state["early"]]
+        side._early = [
+            Content(APPLICATION_DATA, end, base64.b64decode(data), start=start) for end, data, start in state["early"]
+        ]
         side.early_refused = state["early_refused"]
         side._enter(Epoch.resume(state["epoch"]), side.number)
         return side

@@ -22,7 +22,7 @@ from .chunk.stream import ChunkStream
 from .errors import RtmpSparkError, ViolationCode
 from .events import GAP, TRUNCATED, Event, HandshakePart, Skipped, Synchronised, Violation
 from .limits import DEFAULT_LIMITS, Limits
-from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE
+from .message import COMMAND_AMF0, DATA_AMF3, DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE
 from .resync.header import Head
 from .resync.search import find
 
@@ -36,7 +36,9 @@ _STATE_HEAD = struct.Struct(">3sBI")
 SEARCH_WINDOWS = (2048, 8192, 32768, 131072, 524288, 2097152)  # tried in turn, so that cuts of the input do not matter
 SEARCH_KEEP = 131072  # of a window without a boundary
 BRIDGE_BYTES = 1 << 21
-HEAD_BYTES = 64  # of a message, at most, tell what it is: what lies behind a gap must not be read as these
+# Of a message, at most, tell what it is: what lies behind a gap must not be read as these. AMF values follow one
+# another to the end: nothing behind a gap can be told from what was lost.
+HEAD_BYTES = 64
 FREE_EFFORT = 50_000  # steps of searching, each some microseconds; beyond them searching must not cost more
 EFFORT_PER_BYTE = 1 / 8  # than in proportion to what arrives, whatever the bytes are
 EFFORT_PER_GAP = 200  # each is at least a packet
@@ -372,7 +374,7 @@ class RtmpDecoder:
             self.phase = "chunks"
             cs.stale = False
             stop = min(stop, len(buf))
-            if len(cs.payload) < HEAD_BYTES:
+            if len(cs.payload) < HEAD_BYTES or DATA_AMF3 <= cs.type_id <= COMMAND_AMF0:
                 chunks.close_partial(cs, GAP, self._base + stop, out, unread=len(pieces))
                 return stop, False
             cs.payload += pieces

@@ -108,6 +108,8 @@ class ExchangeRules:
         self, direction: str, fact: CommandFact, number: float, from_start: Mapping[str, bool]
     ) -> list[Finding]:
         asker = OTHER_WAY[direction]
+        if fact.transaction_id is None:  # lost, or no number: told elsewhere, and it may answer anything
+            return []
         asked = self._asked[asker]
         if asked.get(number):
             asked[number] -= 1

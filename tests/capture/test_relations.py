@@ -27,6 +27,8 @@ CAPTURES = [
     "denied_and_unknown_app.pcap",
     "capture_gap_lost_packets.pcap",
     "midstream_publish_and_play.pcap",
+    "rtmps_tls13_ffmpeg_publish.pcap",
+    "p1980_rtmpt_pyrtmp_ffmpeg_publish.pcap",
 ]
 FILE_ONLY = {"capture_id", "capture_id_last", "capture_ids"}
 MAY_DIFFER = {row["relation"]: set(row["columns"].split()) | FILE_ONLY for row in table("relations.tsv")}
@@ -95,22 +97,26 @@ def assert_same(ours: Tables, theirs: Tables) -> None:
 
 @pytest.fixture(scope="module", params=CAPTURES)
 def capture(request: pytest.FixtureRequest, sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The packets of a capture, and its tables as Ethernet in one pcap."""
+    """The packets of a capture, its tables as Ethernet in one pcap, and how to read it."""
     packets = rewrite.read(sample_pcaps / request.param)
     plain = tmp_path_factory.mktemp("relations") / "plain.pcap"
     plain.write_bytes(rewrite.pcap(rewrite.build(packets)))
-    return packets, recorded(plain, *TABLES)
+    keys = (sample_pcaps / request.param).with_suffix(".keylog")
+    arguments = ["--keylog", str(keys)] if keys.exists() else []
+    return packets, recorded(plain, *TABLES, arguments=arguments), arguments
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_rows_on_another_way(capture: tuple[list[Packet], Tables], tmp_path: Path, way: str) -> None:
-    packets, ours = capture
+def test_the_same_rows_on_another_way(
+    capture: tuple[list[Packet], Tables, list[str]], tmp_path: Path, way: str
+) -> None:
+    packets, ours, arguments = capture
     relation, make = WAYS[way]
     others = []
     for number, data in enumerate(make(packets)):
         others.append(tmp_path / f"other-{number}")
         others[-1].write_bytes(data)
-    assert_same(told(ours, relation), told(recorded(others, *TABLES), relation))
+    assert_same(told(ours, relation), told(recorded(others, *TABLES, arguments=arguments), relation))
 
 
 def _with_chunks_of(size: int, capture: Path, target: Path) -> Path:

@@ -73,6 +73,30 @@ def test_the_same_is_said_inside(
     assert "RTMPT_SEQUENCE" not in codes(rows) and "RTMPT_HTTP_STATUS" not in codes(rows)
 
 
+def test_thousands_of_requests_between_two_answers_with_data(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    """librtmp asks without a pause: a window of a file holds far more requests than are under way at a time."""
+    tunnel = Tunnel(spoken[:10])
+    for _ in range(3000):
+        tunnel.round(b"", b"")
+    for up, down in tunnel._rounds(spoken[10:]):
+        tunnel.round(up, down)
+    same(decode(write(tmp_path / "idle.pcap", tunnel.close())), plain)
+
+
+def test_a_tunnel_through_a_proxy(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
+    """Requests to a proxy name the server (RFC 9112 3.2.2), as FFmpeg's do where http_proxy is set."""
+    packets = Tunnel(spoken, port=3128, proxied="http://ingest.example:8080").close()
+    rows = decode(write(tmp_path / "proxy.pcap", packets))
+    same(rows, plain)
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["session_id"]) == ("rtmpt", "BE7A")
+    joined = decode(write(tmp_path / "joined.pcap", packets[len(packets) // 2 :]))
+    assert {row["service"] for row in joined["connections"]} == {"rtmpt"}
+    assert len(joined["messages"]) > len(plain["messages"]) * 0.4
+
+
 def test_offsets_lead_to_packets(tmp_path: Path, spoken: list[tuple[int, bytes]]) -> None:
     packets = Tunnel(spoken, connections=2).close()
     rows = decode(write(tmp_path / "tunnel.pcap", packets))

@@ -127,6 +127,17 @@ def test_shuffled_packets(seed: int) -> None:
     assert (talked.connection.a, talked.connection.close_kind) == (("10.0.0.1", 40000), "fin")
 
 
+@pytest.mark.parametrize("said", [b"", SAID])
+def test_a_fin_recorded_after_the_acknowledgement_that_followed_it(said: bytes) -> None:
+    packets = Talk().open().say(0, said).say(1, HEARD).close().packets
+    assert packets[-1].flags == ACK and packets[-1].sport == 40000
+    for order in ([packets[-1], *packets[:-1]], packets[::-1]):
+        (talked,) = reassemble(order).talks
+        assert talked.bytes == (said, HEARD)
+        assert (talked.connection.closed_by, talked.connection.close_kind) == (0, "fin")
+        assert talked.connection.streams[0].fin == len(said)
+
+
 def test_every_packet_doubled() -> None:
     talk = Talk().open().say(0, SAID).say(1, HEARD).close()
     (talked,) = reassemble([p for p in talk.packets for _ in (1, 2)]).talks

@@ -27,6 +27,7 @@ from tlskit import (
     talk,
 )
 
+from rtmp_spark.capture.items import Run
 from rtmp_spark.capture.keylog import KeyLog
 from rtmp_spark.capture.tls import TlsSession
 from rtmp_spark.capture.tls_suites import SUITES
@@ -262,6 +263,11 @@ def test_suites_and_key_updates_of_tls13(directory: Path, suite: str) -> None:
     assert updates
     found, session = read(items(wire := Wire(), sent, {updates[1]}), wire, log)
     assert found.data(0) == b"".join(said[0])
+    # Several of them, and what was said in between.
+    own = {n for n, (d, _, _) in enumerate(sent, 1) if d == 0}
+    found, session = read(items(wire := Wire(), sent, own & set(range(updates[0], updates[2] + 1))), wire, log)
+    assert found.data(0) == said[0][0] + said[0][3]
+    assert len(found.lost[0]) == 1
 
 
 @needs_openssl
@@ -311,6 +317,28 @@ def test_resumption(directory: Path, version: ssl.TLSVersion) -> None:
     wire = Wire()
     found, _ = read(items(wire, packets(second.flights)), wire, first.keylog + second.keylog)
     whole(found, second)
+
+
+def test_a_server_that_asks_for_another_hello(directory: Path) -> None:
+    """OpenSSL and GnuTLS send a change_cipher_spec behind the HelloRetryRequest (RFC 8446 D.4), before the keys."""
+    contexts = make_contexts(directory, V13, None, curve="secp521r1")  # the client's first key share is another
+    made = talk(directory, media_like(3, 5), contexts=contexts)
+    answers = b"".join(data for direction, data in made.flights if direction == 1)
+    assert answers[11:43].hex().startswith("cf21ad74e59a6111")  # its random: RFC 8446 4.1.3
+    wire = Wire()
+    log = KeyLog()
+    log.add(made.keylog)
+    session = TlsSession(wire, log)
+    found = b"".join(
+        out.data
+        for item in items(wire, packets(made.flights), window=1)
+        for out in session.receive(item)
+        if isinstance(out, Run) and out.direction == 1
+    )
+    assert found == made.sent[1]  # as it came, not only when nothing more will come
+    assert (session.version, session.cipher) == ("TLS 1.3", "TLS_AES_256_GCM_SHA384")
+    _, session = read(items(wire, packets(made.flights)), wire, b"")
+    assert "there is no key for this connection" in session.why_unreadable()
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------

@@ -126,6 +126,24 @@ def test_lost_packets_cost_only_what_they_touch(tmp_path: Path, sample_pcaps: Pa
         assert sum(row["count"] for row in codes(rows)["TCP_GAP"]) == 3
 
 
+def test_a_lost_end_cuts_no_message(tmp_path: Path, sample_pcaps: Path) -> None:
+    """The recorder lost it and the server acknowledged it: a gap, not a sender that stopped inside a message."""
+    spoken = said(sample_pcaps / SAMPLE)
+    at = next(n for n, (side, data) in enumerate(spoken) if n > 60 and side == 0 and len(data) > 3000)
+    spoken[at : at + 1] = [(0, spoken[at][1][:1500]), (0, spoken[at][1][1500:])]
+    flights, log = in_tls(tmp_path, spoken[: at + 2], version=V13, close=False)
+    for packets, given in (
+        (over_tcp(spoken[: at + 2], size=9000), with_keys()),
+        (over_tcp(flights, port=5000, size=9000), with_keys(log)),
+    ):
+        last = max(n for n, packet in enumerate(packets, 1) if packet.payload and packet.sport == 40000)
+        ends = {n for n, packet in enumerate(packets, 1) if packet.flags & rewrite.FIN and packet.sport == 40000}
+        rows = decode(write(tmp_path / "tail.pcap", lose(packets, {last} | ends)), settings=given)
+        found = set(codes(rows)) - {"SESSION_END", "TLS_RECORD_LOST"}
+        assert found == {"TCP_GAP"}
+        assert [row["status"] for row in rows["messages"] if row["status"] != "complete"] == ["gap"]
+
+
 def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), version=V13)

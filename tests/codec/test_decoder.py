@@ -395,6 +395,18 @@ def test_a_gap_inside_a_message_is_crossed_in_the_form_of_its_continuations(form
     assert not kinds(events, Skipped)
 
 
+@pytest.mark.parametrize("type_id", [15, 16, 17, 18, 19, 20])
+def test_values_behind_a_gap_are_not_read_as_those_before_it(type_id: int) -> None:
+    body = b"\2\0\7onEvent\0" + bytes(8) + b"\5" + b"".join(b"\2\0\4%04d" % n for n in range(40))
+    head = b"\3\0\0\0" + len(body).to_bytes(3, "big") + bytes([type_id]) + bytes(4)
+    wire = head + body[:128] + b"\xc3" + body[128:256] + b"\xc3" + body[256:]
+    decoder = RtmpDecoder(phase="chunks")
+    events = decoder.receive_data(wire[:100]) + decoder.receive_gap(20) + decoder.receive_data(wire[120:] + wire)
+    damaged, behind = kinds(events + decoder.receive_eof(), MessageReceived)
+    assert (damaged.status, damaged.missing_bytes, behind.payload) == (GAP, 20, body)
+    assert damaged.payload == body[: 100 - len(head)]
+
+
 def test_thirty_interleaved_messages() -> None:
     """They end in the order in which their last chunks come, each with its own bytes."""
     csids = list(range(3, 33))

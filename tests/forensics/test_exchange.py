@@ -52,6 +52,10 @@ def test_a_usual_exchange() -> None:
     ) == []  # fmt: skip
 
 
+def test_an_answer_whose_number_was_lost() -> None:
+    assert told(("c2s", CONNECT), ("s2c", command("_result", None))) == []
+
+
 def test_a_command_before_connect() -> None:
     early = command("createStream", 1.0, None)
     assert told(("c2s", early), ("c2s", CONNECT)) == [CODE.CMD_BEFORE_CONNECT, CODE.CMD_TRANSACTION_REUSED]
