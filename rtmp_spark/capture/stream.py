@@ -83,7 +83,8 @@ class Stream:
     """What one side sent."""
 
     __slots__ = (
-        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
+        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons",
+        "syn_frame",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, side: int) -> None:

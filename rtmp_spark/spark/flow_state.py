@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rtmp_spark.capture.rtmpt import Tunnels
     from rtmp_spark.capture.settings import Settings
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 SavedFlow = tuple[str, int, bytes]  # a row of `open_flows`: uid, version, state
 CONNECTION_TABLES = ("connections", "handshakes", "streams", "findings", "intervals")
 _FACTS = {
