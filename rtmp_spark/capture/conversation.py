@@ -48,6 +48,7 @@ from rtmp_spark.capture.wrapping import Nested, Wrapping, WrappingFacts
 from rtmp_spark.codec.handshake import PACKET_SIZE
 
 _NEVER = 1 << 62  # later than every packet
+_AWAITED_US = 120_000_000
 UNDECIDED_BYTES = 512 << 10  # of one direction, before a connection that shows no RTMP is dropped
 
 
@@ -368,11 +369,15 @@ class Conversation:
 
     def _unread(self) -> tuple[int, int] | None:
         """The first packet whose bytes nobody has read yet, and its time: they wait behind a hole, or for more of them
-        to find a message in. What they say will have its place before all that was recorded after them."""
+        to find a message in. What they say will have its place before all that was recorded after them. Nobody waits
+        for more than two minutes: all that the other side says waits as well."""
         found = [(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
         for decoder in self.directions:
             if decoder is not None and decoder.searches:
                 found.append(decoder.searches_at)
+        if found:
+            since = (self.connection.ts_last_ns or 0) // 1000 - _AWAITED_US
+            found = [place for place in found if place[1] >= since]
         return (min(at for at, _ in found), min(ts for _, ts in found)) if found else None
 
     def _over(self) -> bool:

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 import rewrite
+from decoded import RtmpTalk
 from rewrite import ACK, PSH, RST, Packet, Talk
 from rulekit import SAMPLES, recorded
 from streams import reassemble
 
 from rtmp_spark.capture import recording
+from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.files import open_capture
+from rtmp_spark.codec.message import Message
 
 TABLES = (
     "connections", "handshakes", "messages", "controls", "commands", "media_tags", "streams", "deliveries",
@@ -96,3 +99,22 @@ def test_a_fin_behind_a_packet_that_says_nothing() -> None:
     last_word = replace(last, flags=ACK, seq=last.seq + 1)
     sides = reassemble([last_word, *talk.packets]).talks[0].connection.streams
     assert [stream.fin for stream in sides] == [0, 1000]
+
+
+def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's packets are missing from a hole on, so none of them tells that it is given up."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.talk.seq[0] += 100
+    talk.talk.add(0, ACK | PSH, bytes(100))
+    for number in range(400):
+        talk.wait(1).talk.say(1, talk.encoders[1].send(Message(4, number, 8, 1, b"\x2fa")), ack=False)
+    waiting = []
+    advance = Conversation.advance
+
+    def watched(conversation: Conversation, *args: Any) -> None:
+        advance(conversation, *args)
+        waiting.append(len(conversation._media[1]))
+
+    monkeypatch.setattr(Conversation, "advance", watched)
+    in_windows(talk.write(tmp_path / "talk.pcap"), 400, monkeypatch)
+    assert 100 < max(waiting) < 130
