@@ -237,6 +237,22 @@ def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
 # -- what can go wrong ------------------------------------------------------------------------------------------------
 
 
+def test_a_goodbye_after_the_connection_that_the_session_began_on(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    """A client that opens connections as it needs them: the first is over long before the session is."""
+    half = len(spoken) // 2
+    tunnel = Tunnel(spoken[:half], connections=2)
+    tunnel._on(0, lambda talk: talk.close(1))
+    del tunnel.talks[0]
+    for up, down in tunnel._rounds(spoken[half:]):
+        tunnel.round(up, down)
+    rows = decode(write(tmp_path / "two.pcap", tunnel.close()))
+    same(rows, plain)
+    home = {row["uid"] for row in rows["messages"]}
+    assert [row["close_cause"] for row in rows["connections"] if row["uid"] in home] == ["teardown"]
+
+
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
     jumping = Tunnel(spoken, numbers=lambda n: n if n < 4 else n + 3).close()
     rows = decode(write(tmp_path / "jump.pcap", jumping))
