@@ -139,7 +139,23 @@ class Tunnel:
         if self.between is not None:
             request = self.between[0] + request
             back = self.between[1] + back
+        self._carry(number, request, back)
+
+    def _carry(self, number: int, request: bytes, back: bytes) -> None:
         self._on(number, lambda talk: talk.say(0, request, size=1400).say(1, back, size=1400))
+
+
+class Pipelined(Tunnel):
+    """Two requests before their answers, as librtmp does; over one connection."""
+
+    def _carry(self, number: int, request: bytes, back: bytes) -> None:
+        held: list[tuple[bytes, bytes]] = self.__dict__.setdefault("held", [])
+        held.append((request, back))
+        if len(held) == 2 or request.startswith((b"POST /open", b"POST /fcs", b"POST /close")):
+            for side in (0, 1):
+                for exchange in held:
+                    self._on(0, lambda talk, data=exchange[side], side=side: talk.say(side, data, size=1400))
+            held.clear()
 
 
 def lose(packets: Sequence[Packet], lost: set[int]) -> list[Packet]:

@@ -33,6 +33,7 @@ class Ending(NamedTuple):
     frame_last: int
     midstream: bool
     streams: dict[str, Any]
+    carried_on: bool = False  # what it carried went over other connections too (RTMPT)
 
     def recorded(self, direction: str) -> bool:
         return bool(self.streams[direction].packets)
@@ -100,6 +101,8 @@ def _turned_away(ending: Ending, session: Session) -> bool:
 
 def _in_time(ending: Ending, session: Session) -> list[int]:
     """When goodbyes were said, but for those to a peer that had closed already."""
+    if ending.carried_on:
+        return list(session.torn_down.values())
     closed = {"c2s": ending.streams["s2c"].fin_ts_ns, "s2c": ending.streams["c2s"].fin_ts_ns}
     return [ts for way, ts in session.torn_down.items() if not closed[way] or ts <= closed[way] // 1000]
 

@@ -623,7 +623,7 @@ class Conversation:
         return Ending(
             closed_by, connection.close_kind, (connection.ts_first_ns or 0) // 1000,
             (connection.ts_last_ns or 0) // 1000, connection.frame_first, connection.frame_last,
-            connection.midstream, streams,
+            connection.midstream, streams, self.wrapping is not None and len(self.wrapping.carriers) > 1,
         )  # fmt: skip
 
     def _note_wrapping(self) -> None:

@@ -217,7 +217,8 @@ class DirectionDecoder:
             FaultFact(at, ts, lost.frame, lost.offset, lost.code, severity, lost.detail, None, None)
         )
         self._places.high += 1
-        self._lose(lost.length)
+        if not lost.outer:
+            self._lose(lost.length)
 
     def _lose(self, length: int) -> None:
         self._settled = False

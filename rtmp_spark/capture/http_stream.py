@@ -119,6 +119,20 @@ class HttpReader:
         self._phase, self._left, self._whole = SEARCH, 0, True
         return out
 
+    def receive_lost(self, length: int) -> list[HttpEvent]:
+        """A gap of about this length: where in a body it ends cannot be told."""
+        out: list[HttpEvent] = []
+        at = max(self._offset, 0)
+        if self._phase in (BODY, CHUNK, REST):
+            out.append(Missing(at, 1))
+        if self._phase not in (HEAD, SEARCH):
+            out.append(Finished(at, False))
+        self._offset = at + len(self._pending) + length
+        out.append(Unsure(self._offset))
+        self._pending, self._left, self._skipped = b"", 0, 0
+        self._phase, self._whole = SEARCH, True
+        return out
+
     def receive_end(self) -> list[HttpEvent]:
         out: list[HttpEvent] = []
         self._tell_skipped(self._offset, out)

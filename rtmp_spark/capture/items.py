@@ -89,6 +89,7 @@ class Lost:
     ts_ns: int
     code: ViolationCode
     detail: str
+    outer: bool = False  # bytes of a wrapping around what is read: what is lost inside is told on its own
 
 
 @dataclass(slots=True)

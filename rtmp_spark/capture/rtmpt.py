@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ from rtmp_spark.capture.http_stream import (
     Skipped,
     Unsure,
 )
-from rtmp_spark.capture.items import End, Gap, Item, Run
+from rtmp_spark.capture.items import End, Gap, Item, Lost, Run
 from rtmp_spark.capture.rtmpt_session import (
     ANSWERS,
     REQUESTS,
@@ -47,6 +49,8 @@ AHEAD_BYTES = 16 << 20  # of answers whose requests are yet to be read: more tha
 _ID_BYTES = 256
 _MOST_ASKED = 1 << 16  # requests of one window of a file, of which the answers are read later
 _MOST_UNANSWERED = 1024  # of those before it
+_PIPELINED = 64  # requests that may wait for their answers at a time
+_LOOKED_AT = 4096
 _MOST_NOTED = 64
 _HOST = re.compile(r"http://[^/]+(?=/)", re.IGNORECASE)  # before the path in requests to a proxy (RFC 9112 3.2.2)
 _PATH = re.compile(r"/(open|send|idle|close)/([^/?]{1,256})(?:/(\d{1,9}))?")
@@ -326,16 +330,17 @@ class RtmptConnection:
             if direction == self._requests and len(item.seg_frames):
                 self._requests_high = max(self._requests_high, int(item.seg_frames.max()))
             self._tunnels.heard(self)
-        elif isinstance(item, Gap):
+        elif isinstance(item, (Gap, Lost)):
             for session in self.sessions:
                 session.unsure = True
             self._last = (item.frame, item.ts_ns)
             gone = self._readers[direction]
             if gone is not None:
-                self._take(direction, gone.receive_gap(item.length), None)
+                exact = isinstance(item, Gap)
+                events = gone.receive_gap(item.length) if exact else gone.receive_lost(item.length)
+                self._take(direction, events, None)
             self._match()
-            return [Gap(item.connection, direction, item.offset, item.length, item.frame, item.ts_ns, item.acked,
-                        item.cut, True)]  # fmt: skip
+            return [replace(item, outer=True)]
         elif isinstance(item, End):
             self._last = (item.frame, item.ts_ns)
             ended = self._readers[direction]
@@ -480,7 +485,8 @@ class RtmptConnection:
             self._answers.popleft()
 
     def _find_request(self, frame: int) -> bool:
-        """The request that an answer in this packet belongs to: the oldest; after a loss, the one just before it."""
+        """The request that an answer in this packet belongs to: the oldest; after a loss, as many of those just before
+        it as there are answers before the next."""
         if not self._unsure:
             if not self._asked:
                 if not self._requests_over:
@@ -491,12 +497,26 @@ class RtmptConnection:
             return True
         if self._requests_high <= frame and not self._requests_over:
             return False
-        self._answering = None
-        while self._asked and self._asked[0].frame <= frame:
-            if self._answering is not None:
-                self._unanswered(self._answering)
-            self._answering = self._asked.popleft()
+        while len(self._asked) > _PIPELINED and self._asked[_PIPELINED].frame <= frame:
+            self._unanswered(self._asked.popleft())
+        known = sum(1 for _ in takewhile(lambda asked: asked.frame <= frame, self._asked))
+        answers = self._answers_before(self._asked[known].frame if known < len(self._asked) else None, known)
+        for _ in range(known - answers):
+            self._unanswered(self._asked.popleft())
+        # With more answers than requests, the requests of the first ones were lost.
+        self._answering = self._asked.popleft() if 0 < answers <= known else None
         return True
+
+    def _answers_before(self, frame: int | None, enough: int) -> int:
+        """How many answers wait that came before the packet of the next request, up to one more than `enough`."""
+        found = 0
+        for placed in islice(self._answers, _LOOKED_AT):
+            if frame is not None and placed.frame >= frame:
+                break
+            found += isinstance(placed.event, First) and placed.event.target >= "200"
+            if found > enough:
+                break
+        return found
 
     def _begin_answer(self, status: int, placed: _Placed) -> None:
         self._status, self._stripped, self._id = status, False, b""

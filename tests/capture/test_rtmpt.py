@@ -13,7 +13,7 @@ import tlskit
 from decoded import Rows, decode, recorded_tags
 from rewrite import Packet
 from tlskit import Wire
-from wrappings import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
+from wrappings import Pipelined, Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
 from rtmp_spark.capture import keylog
 from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Missing, Skipped, Unsure
@@ -237,6 +237,22 @@ def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
 # -- what can go wrong ------------------------------------------------------------------------------------------------
 
 
+def test_a_goodbye_after_the_connection_that_the_session_began_on(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    """A client that opens connections as it needs them: the first is over long before the session is."""
+    half = len(spoken) // 2
+    tunnel = Tunnel(spoken[:half], connections=2)
+    tunnel._on(0, lambda talk: talk.close(1))
+    del tunnel.talks[0]
+    for up, down in tunnel._rounds(spoken[half:]):
+        tunnel.round(up, down)
+    rows = decode(write(tmp_path / "two.pcap", tunnel.close()))
+    same(rows, plain)
+    home = {row["uid"] for row in rows["messages"]}
+    assert [row["close_cause"] for row in rows["connections"] if row["uid"] in home] == ["teardown"]
+
+
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
     jumping = Tunnel(spoken, numbers=lambda n: n if n < 4 else n + 3).close()
     rows = decode(write(tmp_path / "jump.pcap", jumping))
@@ -298,6 +314,27 @@ def test_lost_packets_cost_only_what_they_touch(
         assert found <= whole
         # Few messages lie in a packet; some more may be needed to find the next beginning.
         assert len(whole - found) <= 8 * len(lost)
+
+
+@pytest.mark.slow
+def test_a_lost_packet_and_requests_ahead_of_their_answers(tmp_path: Path, sample_pcaps: Path) -> None:
+    """Which answer is whose is not known for certain any more; that none is left out in silence is."""
+    sample = sample_pcaps / "nginx_vod_rtmpdump_play.pcap"
+    tunnel = Pipelined([])
+    for up, down in tunnel._rounds(said(sample)):
+        for at in range(0, max(len(down), 1), 3000):
+            tunnel.round(b"" if at else up, down[at : at + 3000])
+    packets = tunnel.close()
+    plain = decode(sample)
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in plain["messages"]}
+    loaded = [n for n, packet in enumerate(packets, 1) if packet.payload]
+    for lost in random.Random(1).sample(loaded[20:-20], 12):
+        rows = decode(write(tmp_path / f"{lost}.pcap", lose(packets, {lost})))
+        kept = [r for r in rows["messages"] if r["status"] == "complete"]
+        found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
+        assert found <= whole
+        assert len(whole - found) <= 25
+        assert not [row for row in rows["findings"] if row["severity"] == "error"]
 
 
 def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:

@@ -168,6 +168,26 @@ def test_a_tunnel_inside_tls(tmp_path: Path, sample_pcaps: Path) -> None:
     assert connection["tls_version"] == "TLS 1.3"
 
 
+@pytest.mark.slow
+def test_a_tunnel_inside_tls_with_lost_packets(tmp_path: Path, sample_pcaps: Path) -> None:
+    sample = sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap"
+    through = [(0 if p.dport == 80 else 1, p.payload) for p in Tunnel(said(sample)).close() if p.payload]
+    plain = decode(sample)
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in plain["messages"]}
+    for options in ({"version": V13}, {"version": V12, "ciphers": "AES128-SHA"}):
+        flights, log = in_tls(tmp_path, through, **options)
+        packets = over_tcp(flights, port=443)
+        loaded = [n for n, packet in enumerate(packets, 1) if packet.payload]
+        for lost in random.Random(2).sample(loaded[20:-5], 10):
+            rows = decode(write(tmp_path / "both.pcap", lose(packets, {lost})), settings=with_keys(log))
+            kept = [r for r in rows["messages"] if r["status"] == "complete"]
+            found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
+            assert found <= whole
+            assert len(whole - found) <= 20
+            assert {"TCP_GAP", "TLS_RECORD_LOST"} <= set(codes(rows))
+            assert not [row for row in rows["findings"] if row["severity"] == "error"]
+
+
 # -- without keys -----------------------------------------------------------------------------------------------------
 
 
