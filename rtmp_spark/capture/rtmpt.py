@@ -19,6 +19,7 @@ import numpy as np
 
 from rtmp_spark.capture.connection import SILENT_NS
 from rtmp_spark.capture.http_stream import (
+    UNKNOWN,
     Body,
     Finished,
     First,
@@ -553,7 +554,7 @@ class RtmptConnection:
     def _unanswered(self, asked: Asked) -> None:
         if asked.session is not None and asked.answer is not None:
             if self._unsure:
-                asked.session.add(ANSWERS, asked.answer, _missing(1, asked.frame, asked.ts_ns))
+                asked.session.add(ANSWERS, asked.answer, _missing(UNKNOWN, asked.frame, asked.ts_ns))
             asked.session.finish(ANSWERS, asked.answer)
             self._tunnels.touch(asked.session)
 
@@ -605,6 +606,8 @@ def _missing(length: int, frame: int, ts_ns: int) -> Piece:
 
 
 def _without_first(piece: Piece) -> Piece | None:
+    if piece.length == UNKNOWN:
+        return piece
     if piece.length:
         return piece._replace(length=piece.length - 1) if piece.length > 1 else None
     if len(piece.data) == 1:

@@ -14,12 +14,13 @@ from zlib import crc32
 import numpy as np
 
 from rtmp_spark.capture.block import Ints
+from rtmp_spark.capture.http_stream import UNKNOWN
 from rtmp_spark.capture.items import End, Gap, Item, Run
 from rtmp_spark.capture.wrapping import Noted
 from rtmp_spark.codec.errors import ViolationCode
 
-HELD_BODIES = 64  # that wait for an earlier one
-HELD_BYTES = 4 << 20
+HELD_BODIES = 1 << 14  # that wait for an earlier one, which TCP may hold back as long as something before it is missing
+HELD_BYTES = 12 << 20
 _REMEMBERED = 64
 _MOST_NOTED = 64
 REQUESTS, ANSWERS = 0, 1
@@ -28,7 +29,7 @@ Sink = Callable[[Item], None]
 
 
 class Piece(NamedTuple):
-    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet."""
+    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet (or UNKNOWN)."""
 
     data: bytes
     starts: Ints  # of segments, in `data`
@@ -200,8 +201,8 @@ class RtmptSession:
         """Bodies before `first` will not come: a gap of unknown length, unless the sender only counted wrongly."""
         lane = self._lanes[which]
         assert lane.next is not None
-        if self.unsure:
-            self._gap(which, 1)
+        if self.unsure or (len(self.members) > 1 and not self.finished):  # it may yet come, where a packet is missing
+            self._gap(which, UNKNOWN)
         elif which == REQUESTS:
             frame, ts_ns = lane.place
             self._note(f"after number {lane.next - 1} comes {first}", frame or None, ts_ns or None)
@@ -234,7 +235,9 @@ class RtmptSession:
     def _gap(self, which: int, length: int) -> None:
         lane = self._lanes[which]
         # `cut`: it is no loss of its own, the gap in TCP is told by the connection that has it.
-        gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True)
+        exact = length != UNKNOWN
+        length = length if exact else 1
+        gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True, exact=exact)
         lane.offset += length
         self._sink(gap)
 

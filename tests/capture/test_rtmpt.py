@@ -337,6 +337,27 @@ def test_a_lost_packet_and_requests_ahead_of_their_answers(tmp_path: Path, sampl
         assert not [row for row in rows["findings"] if row["severity"] == "error"]
 
 
+@pytest.mark.slow
+def test_a_packet_lost_on_one_of_two_connections(tmp_path: Path, sample_pcaps: Path) -> None:
+    """The other's requests wait as long as TCP does: they are neither miscounted nor put before what is missing."""
+    sample = sample_pcaps / "capture_gap_full.pcap"
+    tunnel = Tunnel([], connections=2)
+    for up, down in tunnel._rounds(said(sample)):
+        for at in range(0, max(len(up), 1), 700):
+            tunnel.round(up[at : at + 700], b"" if at else down)
+    packets = tunnel.close()
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in decode(sample)["messages"]}
+    loaded = [n for n, packet in enumerate(packets, 1) if len(packet.payload) > 700]
+    for lost in random.Random(3).sample(loaded[10 : len(loaded) // 2], 8):
+        rows = decode(write(tmp_path / f"{lost}.pcap", lose(packets, {lost})))
+        kept = [r for r in rows["messages"] if r["status"] == "complete"]
+        found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
+        assert found <= whole
+        assert len(whole - found) <= 15
+        assert not codes(rows) & {"RTMPT_SEQUENCE", "RTMPT_HTTP_STATUS"}
+        assert not [row for row in rows["findings"] if row["severity"] == "error"]
+
+
 def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:
     longer = sample_pcaps / "ffmpeg_publish_h264_aac.pcap"
     plain = decode(longer)
