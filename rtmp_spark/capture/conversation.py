@@ -144,7 +144,8 @@ class Conversation:
             if size >= PREFIX_BYTES:
                 break
         prefix = pieces[0] if len(pieces) == 1 else b"".join(pieces)[:PREFIX_BYTES]
-        return prefix, first == 0 and self.connection.streams[number].syn
+        joined = self.wrapping is not None and self.wrapping.joined
+        return prefix, first == 0 and self.connection.streams[number].syn and not joined
 
     def _start(self, number: int, final: bool) -> None:
         """Try to find out how to read a direction; once known, feed it what was held."""

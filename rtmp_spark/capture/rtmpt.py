@@ -183,6 +183,10 @@ class SessionWrapping:
     def facts(self) -> WrappingFacts:
         return _facts(self.session)
 
+    @property
+    def joined(self) -> bool:
+        return not self.session.from_start
+
     def receive(self, item: Item) -> list[Item]:
         return []
 
@@ -253,6 +257,10 @@ class RtmptConnection:
     def carriers(self) -> list[Any]:
         own = [session for session in self.sessions if session.connection is self._connection]
         return next((session.carriers for session in (*own, *self.sessions)), [])
+
+    @property
+    def joined(self) -> bool:
+        return not all(session.from_start for session in self.sessions if session.connection is self._connection)
 
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
@@ -461,6 +469,7 @@ class RtmptConnection:
             if home is not self._connection and home.tag is not None:
                 home.tag.wrapping = SessionWrapping(session)
             self._tunnels.begin(server, session)
+        session.open_seen |= opened
         session.join(self._connection)
         session.unsure |= self._unsure
         if session not in self.sessions:

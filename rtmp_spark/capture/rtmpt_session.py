@@ -75,6 +75,8 @@ class RtmptSession:
         self.requests = requests
         self._sink = sink
         self.opened = opened
+        self.open_seen = opened
+        self._first: int | None = None  # the number that was read first
         self.members: set[int] = set()  # numbers of its TCP connections that are open
         self.carriers: list[Any] = []  # all of them, in the order they joined
         self.unsure = False  # packets are missing: so may requests be
@@ -83,6 +85,11 @@ class RtmptSession:
         self.finished = False
         self.goodbye_ns: int | None = None  # time of /close
         self.heard_ns = 0  # time of the last request
+
+    @property
+    def from_start(self) -> bool:
+        """Whether it began in the recording: clients count from 0 or 1."""
+        return self.open_seen or (self._first is not None and self._first <= 1)
 
     def join(self, connection: Any) -> None:
         """This TCP connection carries it too."""
@@ -121,9 +128,9 @@ class RtmptSession:
                 first = min(lane.waiting)
                 other = self._lanes[1 - which].next
                 if other is not None and which == ANSWERS:
-                    lane.next = min(other, first)
+                    self._start(lane, min(other, first))
                 elif not self.opened or first <= 1 or self._overfull(lane):
-                    lane.next = first
+                    self._start(lane, first)
             self._advance(which)
             if self._stuck(lane):
                 alone = len(self.members) < 2
@@ -140,7 +147,7 @@ class RtmptSession:
         self.finished = True
         for which, lane in enumerate(self._lanes):
             if lane.next is None and lane.waiting:
-                lane.next = min(lane.waiting)
+                self._start(lane, min(lane.waiting))
             for first in sorted(lane.waiting):
                 self._advance(which)
                 while first in lane.waiting:
@@ -154,6 +161,11 @@ class RtmptSession:
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
         return noted
+
+    def _start(self, lane: Lane, number: int) -> None:
+        lane.next = number
+        if self._first is None:
+            self._first = number
 
     # -- order ------------------------------------------------------------------------------------------------------
 
@@ -252,6 +264,7 @@ class RtmptSession:
             "session_id": self.session_id,
             "requests": self.requests,
             "opened": self.opened,
+            "began": [self.open_seen, self._first],
             "unsure": self.unsure,
             "goodbye_ns": self.goodbye_ns,
             "heard_ns": self.heard_ns,
@@ -266,6 +279,7 @@ class RtmptSession:
         session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
         session.unsure, session.goodbye_ns = state["unsure"], state["goodbye_ns"]
         session.heard_ns = state["heard_ns"]
+        session.open_seen, session._first = state["began"]
         session._noted = [Noted.resume(note) for note in state["noted"]]
         for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])

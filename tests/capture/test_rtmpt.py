@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import tlskit
 from decoded import Rows, decode, recorded_tags
-from rewrite import Packet
+from rewrite import Packet, Talk
+from rulekit import recorded
 from tlskit import Wire
 from wrappings import Pipelined, Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
@@ -251,6 +252,26 @@ def test_a_goodbye_after_the_connection_that_the_session_began_on(
     same(rows, plain)
     home = {row["uid"] for row in rows["messages"]}
     assert [row["close_cause"] for row in rows["connections"] if row["uid"] in home] == ["teardown"]
+
+
+def test_a_session_that_began_before_on_another_connection(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    """Its first packets on this connection are those of TCP, not those of RTMP."""
+    half = len(spoken) // 2
+    tunnel = Tunnel(spoken[:half])
+    begun = len(tunnel.order)
+    tunnel.talks[0] = Talk(client=("10.0.0.1", 50001), server=("10.0.0.2", 80))
+    tunnel._on(0, lambda talk: talk.open())
+    for up, down in tunnel._rounds(spoken[half:]):
+        tunnel.round(up, down)
+    rows = recorded(write(tmp_path / "later.pcap", tunnel.close()[begun:]), *SPOKEN, "findings", "connections")
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in plain["messages"]}
+    found = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
+    assert set(found) <= whole and len(found) > len(plain["messages"]) * 0.4
+    assert codes(rows) == {"SESSION_END"}
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["close_cause"]) == ("rtmpt", "teardown")
 
 
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
