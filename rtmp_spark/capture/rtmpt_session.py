@@ -91,6 +91,12 @@ class RtmptSession:
         """Whether it began in the recording: clients count from 0 or 1."""
         return self.open_seen or (self._first is not None and self._first <= 1)
 
+    @property
+    def _began_elsewhere(self) -> bool:
+        """It came onto a connection that opened in the recording: earlier numbers are on others, which TCP holds back
+        longer because they were joined in the middle."""
+        return not self.open_seen and not all(connection.midstream for connection in self.carriers)
+
     def join(self, connection: Any) -> None:
         """This TCP connection carries it too."""
         self.members.add(connection.number)
@@ -129,7 +135,7 @@ class RtmptSession:
                 other = self._lanes[1 - which].next
                 if other is not None and which == ANSWERS:
                     self._start(lane, min(other, first))
-                elif not self.opened or first <= 1 or self._overfull(lane):
+                elif first <= 1 or self._overfull(lane) or not (self.opened or self._began_elsewhere):
                     self._start(lane, first)
             self._advance(which)
             if self._stuck(lane):
@@ -213,7 +219,8 @@ class RtmptSession:
         """Bodies before `first` will not come: a gap of unknown length, unless the sender only counted wrongly."""
         lane = self._lanes[which]
         assert lane.next is not None
-        if self.unsure or (len(self.members) > 1 and not self.finished):  # it may yet come, where a packet is missing
+        # Numbers may be on connections that were not recorded, or yet come where TCP waits for a packet.
+        if self.unsure or not self.from_start or (len(self.members) > 1 and not self.finished):
             self._gap(which, UNKNOWN)
         elif which == REQUESTS:
             frame, ts_ns = lane.place

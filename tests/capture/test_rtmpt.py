@@ -272,6 +272,11 @@ def test_a_session_that_began_before_on_another_connection(
     assert codes(rows) == {"SESSION_END"}
     (connection,) = rows["connections"]
     assert (connection["service"], connection["close_cause"]) == ("rtmpt", "teardown")
+    # With the last requests on the connection before, which is joined in the middle.
+    rows = recorded(write(tmp_path / "both.pcap", tunnel.order[begun - 20 :]), *SPOKEN, "findings", "connections")
+    more = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
+    assert set(more) <= whole and len(more) > len(found)
+    assert not codes(rows) & {"RTMPT_SEQUENCE", "CHUNK_RESYNC"}
 
 
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
