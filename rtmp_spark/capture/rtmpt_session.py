@@ -60,6 +60,7 @@ class Lane:
         self.waiting: dict[int, list[Entry]] = {}  # more than one where numbers repeat
         self.recent: dict[int, int] = {}  # checksums of the last bodies that passed
         self.offset = 0
+        self.lost_at = -1  # where it is after a gap of unknown length: another one adds nothing
         self.place = (0, 0)
 
     def held_bytes(self) -> int:
@@ -255,9 +256,12 @@ class RtmptSession:
         lane = self._lanes[which]
         # `cut`: it is no loss of its own, the gap in TCP is told by the connection that has it.
         exact = length != UNKNOWN
+        if not exact and lane.offset == lane.lost_at:
+            return
         length = length if exact else 1
         gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True, exact=exact)
         lane.offset += length
+        lane.lost_at = -1 if exact else lane.offset
         self._sink(gap)
 
     def _note(self, detail: str, frame: int | None, ts_ns: int | None) -> None:
@@ -277,7 +281,8 @@ class RtmptSession:
             "heard_ns": self.heard_ns,
             "noted": [note.state() for note in self._noted],
             "lanes": [
-                [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)] for lane in self._lanes
+                [lane.next, lane.offset, lane.lost_at, lane.place, list(lane.recent.items()), _entries(lane)]
+                for lane in self._lanes
             ],
         }
 
@@ -288,8 +293,8 @@ class RtmptSession:
         session.heard_ns = state["heard_ns"]
         session.open_seen, session._first = state["began"]
         session._noted = [Noted.resume(note) for note in state["noted"]]
-        for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
-            lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])
+        for lane, (number, offset, lost_at, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
+            lane.next, lane.offset, lane.lost_at, lane.place = number, offset, lost_at, (place[0], place[1])
             lane.recent = dict(recent)
             for entry in waiting:
                 lane.waiting.setdefault(entry[0], []).append(_made(entry))

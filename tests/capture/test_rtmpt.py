@@ -21,6 +21,7 @@ from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Mi
 from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
+from rtmp_spark.capture.rtmpt_session import REQUESTS, RtmptSession
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.cli import main
 
@@ -277,6 +278,18 @@ def test_a_session_that_began_before_on_another_connection(
     more = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
     assert set(more) <= whole and len(more) > len(found)
     assert not codes(rows) & {"RTMPT_SEQUENCE", "CHUNK_RESYNC"}
+
+
+def test_many_numbers_without_a_body_are_one_gap() -> None:
+    """One packet in two was lost, and nothing was sent in the others: where the gap is longer adds nothing."""
+    found: list[Any] = []
+    session = RtmptSession("BE7A", Wire(), 0, found.append, opened=False)
+    session.unsure = True
+    for number in range(0, 2000, 2):
+        session.finish(REQUESTS, session.begin(REQUESTS, number, number, number))
+    session.settle()
+    (gap,) = found
+    assert isinstance(gap, Gap) and not gap.exact
 
 
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
