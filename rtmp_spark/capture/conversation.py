@@ -147,7 +147,8 @@ class Conversation:
         prefix = pieces[0] if len(pieces) == 1 else b"".join(pieces)[:PREFIX_BYTES]
         connection = self.connection
         told = connection.streams[number].syn or (number == 0 and connection.origin_known)  # by the peer's SYN-ACK
-        return prefix, first == 0 and told
+        joined = self.wrapping is not None and self.wrapping.joined
+        return prefix, first == 0 and told and not joined
 
     def _start(self, number: int, final: bool) -> None:
         """Try to find out how to read a direction; once known, feed it what was held."""

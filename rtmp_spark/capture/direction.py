@@ -205,7 +205,7 @@ class DirectionDecoder:
         self.facts.notable.append(GapFact(self._places.high, ts, gap.frame, gap.offset, gap.length, gap.acked, gap.cut))
         self._places.high += 1  # what the same packet brings comes after the gap
         if not gap.outer:
-            self._lose(gap.length)
+            self._lose(gap.length, gap.exact)
 
     def receive_lost(self, lost: Lost) -> None:
         """Bytes inside a wrapping that cannot be read: a gap for everyone above, told in the wrapping's own words."""
@@ -220,11 +220,11 @@ class DirectionDecoder:
         if not lost.outer:
             self._lose(lost.length)
 
-    def _lose(self, length: int) -> None:
+    def _lose(self, length: int, exact: bool = True) -> None:
         self._settled = False
         if self._base >= 0:
             self._tags.receive_gap()
-            self._take(self._decoder.receive_gap(length))
+            self._take(self._decoder.receive_gap(length, exact))
 
     def receive_conflict(self, conflict: Conflict) -> None:
         self._places.raise_to(conflict.frame)

@@ -19,6 +19,7 @@ _LENGTH = re.compile(rb"\r?\ncontent-length:[ \t]*(\d{1,15})[ \t]*\r?\n", re.IGN
 _CHUNKED = re.compile(rb"\r?\ntransfer-encoding:[^\r\n]*chunked[ \t]*\r?\n", re.IGNORECASE)
 _NO_BODY = (b"204", b"304")
 
+UNKNOWN = -1
 HEAD, BODY, SIZE, CHUNK, CHUNK_END, TRAILER, REST, SEARCH = (
     "head", "body", "size", "chunk", "chunk_end", "trailer", "rest", "search",
 )  # fmt: skip
@@ -41,7 +42,7 @@ class Missing(NamedTuple):
     """Bytes of a body that are in no packet."""
 
     offset: int
-    length: int
+    length: int  # UNKNOWN: there is no telling how many
 
 
 class Finished(NamedTuple):
@@ -112,6 +113,8 @@ class HttpReader:
                 if not self._left:
                     self._end_of_part(self._offset, out)
                 return out
+        if self._phase in (CHUNK, CHUNK_END, SIZE):
+            out.append(Missing(at, UNKNOWN))
         if self._phase not in (HEAD, SEARCH):
             self._whole = False
             out.append(Finished(at, False))
@@ -124,7 +127,7 @@ class HttpReader:
         out: list[HttpEvent] = []
         at = max(self._offset, 0)
         if self._phase in (BODY, CHUNK, REST):
-            out.append(Missing(at, 1))
+            out.append(Missing(at, UNKNOWN))
         if self._phase not in (HEAD, SEARCH):
             out.append(Finished(at, False))
         self._offset = at + len(self._pending) + length

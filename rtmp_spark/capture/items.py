@@ -60,6 +60,7 @@ class Gap:
     acked: bool | None  # by the receiver, so the recorder lost it; None: the receiver's packets were not recorded
     cut: bool  # beyond the snapshot length
     outer: bool = False  # in a wrapping (TLS, HTTP): what it costs inside comes as `Lost`
+    exact: bool = True  # else there is no telling how long it is
 
 
 @dataclass(slots=True)

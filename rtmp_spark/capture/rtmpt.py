@@ -19,6 +19,7 @@ import numpy as np
 
 from rtmp_spark.capture.connection import SILENT_NS
 from rtmp_spark.capture.http_stream import (
+    UNKNOWN,
     Body,
     Finished,
     First,
@@ -182,6 +183,10 @@ class SessionWrapping:
     def facts(self) -> WrappingFacts:
         return _facts(self.session)
 
+    @property
+    def joined(self) -> bool:
+        return not self.session.from_start
+
     def receive(self, item: Item) -> list[Item]:
         return []
 
@@ -252,6 +257,10 @@ class RtmptConnection:
     def carriers(self) -> list[Any]:
         own = [session for session in self.sessions if session.connection is self._connection]
         return next((session.carriers for session in (*own, *self.sessions)), [])
+
+    @property
+    def joined(self) -> bool:
+        return not all(session.from_start for session in self.sessions if session.connection is self._connection)
 
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
@@ -460,6 +469,7 @@ class RtmptConnection:
             if home is not self._connection and home.tag is not None:
                 home.tag.wrapping = SessionWrapping(session)
             self._tunnels.begin(server, session)
+        session.open_seen |= opened
         session.join(self._connection)
         session.unsure |= self._unsure
         if session not in self.sessions:
@@ -553,7 +563,7 @@ class RtmptConnection:
     def _unanswered(self, asked: Asked) -> None:
         if asked.session is not None and asked.answer is not None:
             if self._unsure:
-                asked.session.add(ANSWERS, asked.answer, _missing(1, asked.frame, asked.ts_ns))
+                asked.session.add(ANSWERS, asked.answer, _missing(UNKNOWN, asked.frame, asked.ts_ns))
             asked.session.finish(ANSWERS, asked.answer)
             self._tunnels.touch(asked.session)
 
@@ -605,6 +615,8 @@ def _missing(length: int, frame: int, ts_ns: int) -> Piece:
 
 
 def _without_first(piece: Piece) -> Piece | None:
+    if piece.length == UNKNOWN:
+        return piece
     if piece.length:
         return piece._replace(length=piece.length - 1) if piece.length > 1 else None
     if len(piece.data) == 1:

@@ -14,12 +14,13 @@ from zlib import crc32
 import numpy as np
 
 from rtmp_spark.capture.block import Ints
+from rtmp_spark.capture.http_stream import UNKNOWN
 from rtmp_spark.capture.items import End, Gap, Item, Run
 from rtmp_spark.capture.wrapping import Noted
 from rtmp_spark.codec.errors import ViolationCode
 
-HELD_BODIES = 64  # that wait for an earlier one
-HELD_BYTES = 4 << 20
+HELD_BODIES = 1 << 14  # that wait for an earlier one, which TCP may hold back as long as something before it is missing
+HELD_BYTES = 12 << 20
 _REMEMBERED = 64
 _MOST_NOTED = 64
 REQUESTS, ANSWERS = 0, 1
@@ -28,7 +29,7 @@ Sink = Callable[[Item], None]
 
 
 class Piece(NamedTuple):
-    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet."""
+    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet (or UNKNOWN)."""
 
     data: bytes
     starts: Ints  # of segments, in `data`
@@ -59,6 +60,7 @@ class Lane:
         self.waiting: dict[int, list[Entry]] = {}  # more than one where numbers repeat
         self.recent: dict[int, int] = {}  # checksums of the last bodies that passed
         self.offset = 0
+        self.lost_at = -1  # where it is after a gap of unknown length: another one adds nothing
         self.place = (0, 0)
 
     def held_bytes(self) -> int:
@@ -74,6 +76,8 @@ class RtmptSession:
         self.requests = requests
         self._sink = sink
         self.opened = opened
+        self.open_seen = opened
+        self._first: int | None = None  # the number that was read first
         self.members: set[int] = set()  # numbers of its TCP connections that are open
         self.carriers: list[Any] = []  # all of them, in the order they joined
         self.unsure = False  # packets are missing: so may requests be
@@ -82,6 +86,17 @@ class RtmptSession:
         self.finished = False
         self.goodbye_ns: int | None = None  # time of /close
         self.heard_ns = 0  # time of the last request
+
+    @property
+    def from_start(self) -> bool:
+        """Whether it began in the recording: clients count from 0 or 1."""
+        return self.open_seen or (self._first is not None and self._first <= 1)
+
+    @property
+    def _began_elsewhere(self) -> bool:
+        """It came onto a connection that opened in the recording: earlier numbers are on others, which TCP holds back
+        longer because they were joined in the middle."""
+        return not self.open_seen and not all(connection.midstream for connection in self.carriers)
 
     def join(self, connection: Any) -> None:
         """This TCP connection carries it too."""
@@ -120,9 +135,9 @@ class RtmptSession:
                 first = min(lane.waiting)
                 other = self._lanes[1 - which].next
                 if other is not None and which == ANSWERS:
-                    lane.next = min(other, first)
-                elif not self.opened or first <= 1 or self._overfull(lane):
-                    lane.next = first
+                    self._start(lane, min(other, first))
+                elif first <= 1 or self._overfull(lane) or not (self.opened or self._began_elsewhere):
+                    self._start(lane, first)
             self._advance(which)
             if self._stuck(lane):
                 alone = len(self.members) < 2
@@ -139,7 +154,7 @@ class RtmptSession:
         self.finished = True
         for which, lane in enumerate(self._lanes):
             if lane.next is None and lane.waiting:
-                lane.next = min(lane.waiting)
+                self._start(lane, min(lane.waiting))
             for first in sorted(lane.waiting):
                 self._advance(which)
                 while first in lane.waiting:
@@ -153,6 +168,11 @@ class RtmptSession:
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []
         return noted
+
+    def _start(self, lane: Lane, number: int) -> None:
+        lane.next = number
+        if self._first is None:
+            self._first = number
 
     # -- order ------------------------------------------------------------------------------------------------------
 
@@ -200,8 +220,9 @@ class RtmptSession:
         """Bodies before `first` will not come: a gap of unknown length, unless the sender only counted wrongly."""
         lane = self._lanes[which]
         assert lane.next is not None
-        if self.unsure:
-            self._gap(which, 1)
+        # Numbers may be on connections that were not recorded, or yet come where TCP waits for a packet.
+        if self.unsure or not self.from_start or (len(self.members) > 1 and not self.finished):
+            self._gap(which, UNKNOWN)
         elif which == REQUESTS:
             frame, ts_ns = lane.place
             self._note(f"after number {lane.next - 1} comes {first}", frame or None, ts_ns or None)
@@ -234,8 +255,13 @@ class RtmptSession:
     def _gap(self, which: int, length: int) -> None:
         lane = self._lanes[which]
         # `cut`: it is no loss of its own, the gap in TCP is told by the connection that has it.
-        gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True)
+        exact = length != UNKNOWN
+        if not exact and lane.offset == lane.lost_at:
+            return
+        length = length if exact else 1
+        gap = Gap(self.connection, self._direction(which), lane.offset, length, *lane.place, None, True, exact=exact)
         lane.offset += length
+        lane.lost_at = -1 if exact else lane.offset
         self._sink(gap)
 
     def _note(self, detail: str, frame: int | None, ts_ns: int | None) -> None:
@@ -249,12 +275,14 @@ class RtmptSession:
             "session_id": self.session_id,
             "requests": self.requests,
             "opened": self.opened,
+            "began": [self.open_seen, self._first],
             "unsure": self.unsure,
             "goodbye_ns": self.goodbye_ns,
             "heard_ns": self.heard_ns,
             "noted": [note.state() for note in self._noted],
             "lanes": [
-                [lane.next, lane.offset, lane.place, list(lane.recent.items()), _entries(lane)] for lane in self._lanes
+                [lane.next, lane.offset, lane.lost_at, lane.place, list(lane.recent.items()), _entries(lane)]
+                for lane in self._lanes
             ],
         }
 
@@ -263,9 +291,10 @@ class RtmptSession:
         session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
         session.unsure, session.goodbye_ns = state["unsure"], state["goodbye_ns"]
         session.heard_ns = state["heard_ns"]
+        session.open_seen, session._first = state["began"]
         session._noted = [Noted.resume(note) for note in state["noted"]]
-        for lane, (number, offset, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
-            lane.next, lane.offset, lane.place = number, offset, (place[0], place[1])
+        for lane, (number, offset, lost_at, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
+            lane.next, lane.offset, lane.lost_at, lane.place = number, offset, lost_at, (place[0], place[1])
             lane.recent = dict(recent)
             for entry in waiting:
                 lane.waiting.setdefault(entry[0], []).append(_made(entry))

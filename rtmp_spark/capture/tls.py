@@ -375,6 +375,10 @@ class TlsSession:
     def carriers(self) -> list[Any]:
         return []
 
+    @property
+    def joined(self) -> bool:
+        return False
+
     def end_notes(self) -> list[Noted]:
         """What only the end shows: a direction, or all of it, that could not be read."""
         if self.readable:

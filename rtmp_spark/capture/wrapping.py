@@ -58,6 +58,10 @@ class Wrapping(Protocol):
     def carriers(self) -> list[Any]:
         """The TCP connections that it came over, where these may be several; empty where it is the one it is in."""
 
+    @property
+    def joined(self) -> bool:
+        """Whether what is inside began before the recording, though the connection did not."""
+
     def receive(self, item: Item) -> list[Item]: ...
 
     def finish(self) -> list[Item]:
@@ -94,6 +98,10 @@ class Nested:
     @property
     def carriers(self) -> list[Any]:
         return self.inner.carriers
+
+    @property
+    def joined(self) -> bool:
+        return self.inner.joined
 
     def receive(self, item: Item) -> list[Item]:
         return [found for inside in self.outer.receive(item) for found in self.inner.receive(inside)]

@@ -119,8 +119,8 @@ class RtmpDecoder:
             self._advance(data, False, out)
         return out
 
-    def receive_gap(self, length: int) -> list[Event]:
-        """`length` bytes are known to be lost here."""
+    def receive_gap(self, length: int, exact: bool = True) -> list[Event]:
+        """`length` bytes are known to be lost here; unless that is `exact`, nothing behind them is where it must be."""
         out: list[Event] = []
         if length <= 0:
             return out
@@ -133,12 +133,19 @@ class RtmpDecoder:
             self._base += length
             self._search_start = self._base
             self._tried = 0
-        elif self.phase == "chunks":
+        elif self.phase == "chunks" and exact:
             self._lose_bytes(length, out)
+        elif self.phase in ("chunks", "bridge"):
+            self._chunks.cut = None
+            self._base += length
+            self._give_up_partials(out)
         else:
             self._base += length
-            if self.phase != "opaque":
+            if self.phase != "opaque" and exact:
                 self._lose_handshake(arrived + length)
+            elif self.phase != "opaque":
+                self._damaged = 0
+                self._enter_search("an unknown part of the handshake was lost", 0)
         return out
 
     def receive_eof(self) -> list[Event]:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import tlskit
 from decoded import Rows, decode, recorded_tags
-from rewrite import Packet
+from rewrite import Packet, Talk
+from rulekit import recorded
 from tlskit import Wire
 from wrappings import Pipelined, Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
@@ -20,6 +21,7 @@ from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Mi
 from rtmp_spark.capture.items import Gap, Run
 from rtmp_spark.capture.recording import Recording
 from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
+from rtmp_spark.capture.rtmpt_session import REQUESTS, RtmptSession
 from rtmp_spark.capture.settings import Settings
 from rtmp_spark.cli import main
 
@@ -253,6 +255,43 @@ def test_a_goodbye_after_the_connection_that_the_session_began_on(
     assert [row["close_cause"] for row in rows["connections"] if row["uid"] in home] == ["teardown"]
 
 
+def test_a_session_that_began_before_on_another_connection(
+    tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
+) -> None:
+    """Its first packets on this connection are those of TCP, not those of RTMP."""
+    half = len(spoken) // 2
+    tunnel = Tunnel(spoken[:half])
+    begun = len(tunnel.order)
+    tunnel.talks[0] = Talk(client=("10.0.0.1", 50001), server=("10.0.0.2", 80))
+    tunnel._on(0, lambda talk: talk.open())
+    for up, down in tunnel._rounds(spoken[half:]):
+        tunnel.round(up, down)
+    rows = recorded(write(tmp_path / "later.pcap", tunnel.close()[begun:]), *SPOKEN, "findings", "connections")
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in plain["messages"]}
+    found = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
+    assert set(found) <= whole and len(found) > len(plain["messages"]) * 0.4
+    assert codes(rows) == {"SESSION_END"}
+    (connection,) = rows["connections"]
+    assert (connection["service"], connection["close_cause"]) == ("rtmpt", "teardown")
+    # With the last requests on the connection before, which is joined in the middle.
+    rows = recorded(write(tmp_path / "both.pcap", tunnel.order[begun - 20 :]), *SPOKEN, "findings", "connections")
+    more = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
+    assert set(more) <= whole and len(more) > len(found)
+    assert not codes(rows) & {"RTMPT_SEQUENCE", "CHUNK_RESYNC"}
+
+
+def test_many_numbers_without_a_body_are_one_gap() -> None:
+    """One packet in two was lost, and nothing was sent in the others: where the gap is longer adds nothing."""
+    found: list[Any] = []
+    session = RtmptSession("BE7A", Wire(), 0, found.append, opened=False)
+    session.unsure = True
+    for number in range(0, 2000, 2):
+        session.finish(REQUESTS, session.begin(REQUESTS, number, number, number))
+    session.settle()
+    (gap,) = found
+    assert isinstance(gap, Gap) and not gap.exact
+
+
 def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
     jumping = Tunnel(spoken, numbers=lambda n: n if n < 4 else n + 3).close()
     rows = decode(write(tmp_path / "jump.pcap", jumping))
@@ -334,6 +373,27 @@ def test_a_lost_packet_and_requests_ahead_of_their_answers(tmp_path: Path, sampl
         found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
         assert found <= whole
         assert len(whole - found) <= 25
+        assert not [row for row in rows["findings"] if row["severity"] == "error"]
+
+
+@pytest.mark.slow
+def test_a_packet_lost_on_one_of_two_connections(tmp_path: Path, sample_pcaps: Path) -> None:
+    """The other's requests wait as long as TCP does: they are neither miscounted nor put before what is missing."""
+    sample = sample_pcaps / "capture_gap_full.pcap"
+    tunnel = Tunnel([], connections=2)
+    for up, down in tunnel._rounds(said(sample)):
+        for at in range(0, max(len(up), 1), 700):
+            tunnel.round(up[at : at + 700], b"" if at else down)
+    packets = tunnel.close()
+    whole = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in decode(sample)["messages"]}
+    loaded = [n for n, packet in enumerate(packets, 1) if len(packet.payload) > 700]
+    for lost in random.Random(3).sample(loaded[10 : len(loaded) // 2], 8):
+        rows = decode(write(tmp_path / f"{lost}.pcap", lose(packets, {lost})))
+        kept = [r for r in rows["messages"] if r["status"] == "complete"]
+        found = {(r["direction"], r["type_id"], r["payload_crc32"]) for r in kept}
+        assert found <= whole
+        assert len(whole - found) <= 15
+        assert not codes(rows) & {"RTMPT_SEQUENCE", "RTMPT_HTTP_STATUS"}
         assert not [row for row in rows["findings"] if row["severity"] == "error"]
 
 

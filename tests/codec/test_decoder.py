@@ -256,6 +256,20 @@ def test_a_gap_in_the_handshake_costs_no_message(lost: tuple[int, int]) -> None:
     assert bounds == [part for part in expected if part[2] <= at or part[1] >= at + length]
 
 
+@pytest.mark.parametrize("at", [700, 2500, 3073, 3073 + 4 * 32, 3073 + 4 * 32 + 20])
+def test_a_gap_of_unknown_length_is_not_crossed(at: int) -> None:
+    """A message that seems to fit when one byte is taken for lost does not; what is whole behind it is found."""
+    sent = [chunk(4, video(20), time=40 * n) for n in range(40)]
+    data = b"\3" + bytes(3072) + b"".join(sent)
+    decoder = RtmpDecoder()
+    events = decoder.receive_data(data[:at]) + decoder.receive_gap(1, exact=False)
+    events += decoder.receive_data(data[max(at, 3073) + 10 * 32 - 1 :]) + decoder.receive_eof()
+    found = [m for m in kinds(events, MessageReceived) if m.status == COMPLETE]
+    assert {message.payload for message in found} == {video(20)}
+    assert 25 <= len(found) <= 35
+    assert not [v for v in kinds(events, Violation) if v.severity is Severity.ERROR]
+
+
 def test_encrypted_bytes_are_not_kept() -> None:
     decoder = RtmpDecoder()
     events = decoder.receive_data(b"\6" + bytes(1536))
