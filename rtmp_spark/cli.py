@@ -203,8 +203,10 @@ def _wrong_value(prog: str, message: str) -> UserError:
         return UserError(f"{about} cannot be {chosen[1]}.", f"Choose one of {known}.")
     if rest == "expected one argument":
         return UserError(f"{about} stands without its value.", shows)
-    sentence, told, remedy = rest.partition("; ")
-    return UserError(f"{about}: {sentence}.", f"{remedy[0].upper()}{remedy[1:]}." if told else shows)
+    sentence, told, remedy = rest.rpartition("; ")
+    if not told or not remedy:
+        return UserError(f"{about}: {rest}.", shows)
+    return UserError(f"{about}: {sentence}.", f"{remedy[0].upper()}{remedy[1:]}.")
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:

@@ -129,7 +129,9 @@ def test_a_time_means_its_microsecond(when: datetime) -> None:
         assert parse_time(f"{exact // 10**6}.{exact % 10**6:06}") == exact
 
 
-@pytest.mark.parametrize("words", [("--host", "localhost"), ("--host", "1.2.3"), ("--port", "65536"), ("--port", "-1")])
+@pytest.mark.parametrize(
+    "words", [("--host", "localhost"), ("--host", "1.2.3"), ("--port", "65536"), ("--port", "-1"), ("--port", "1; 2")]
+)
 def test_what_no_connection_can_have_is_wrong_usage(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["inspect", SAMPLE], ["ingest", SAMPLE, "--lake", "none"]):
         assert cli.main([*command, *words]) == 2

@@ -17,7 +17,7 @@ from rtmp_spark.capture.packet import ACK, FIN, RST, SYN
 from rtmp_spark.capture.stream import MASK, Stream, distance
 from rtmp_spark.codec.errors import CaptureError
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so long (TIME_WAIT)
 SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
 _OPENING = 1000  # packets, among which the SYN may be recorded in any place
@@ -199,20 +199,25 @@ class Connection:
             side.flush(out)
 
     def note(self, side: int, frame: int, ts_ns: int, vlan: int) -> None:
-        number = frame >> FRAME_BITS
-        if not self.files or (self.files[-1] != number and number not in self.files):
-            self.files.append(number)
-        first, last = self.ts_first_ns, self.ts_last_ns
+        first = self.ts_first_ns
         if first is None or ((ts_ns, frame) < (first, self.frame_first) and not self.named):
             self.ts_first_ns = ts_ns
             self.frame_first = frame
             if not self.origin_known and not self.emitted:
                 self.origin = side
+        if vlan >= 0 and self.vlan is None:
+            self.vlan = vlan
+        self.note_last(frame, ts_ns)
+
+    def note_last(self, frame: int, ts_ns: int) -> None:
+        """A packet that may be its last, never its first."""
+        number = frame >> FRAME_BITS
+        if not self.files or (self.files[-1] != number and number not in self.files):
+            self.files.append(number)
+        last = self.ts_last_ns
         if last is None or ts_ns > last or (ts_ns == last and frame > self.frame_last):
             self.ts_last_ns = ts_ns
             self.frame_last = frame
-        if vlan >= 0 and self.vlan is None:
-            self.vlan = vlan
 
     def opened_by(self, side: int) -> None:
         if not self.origin_known and not self.emitted:

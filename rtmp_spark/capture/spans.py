@@ -34,7 +34,7 @@ class StreamSpan:
         """Media rows of this stream; a message's are never parted."""
         if self.measure is not None:
             self.measure.add(rows, known_at)
-        self.ts_end = max(self.ts_end, rows[-1][2])
+        self.ts_end = max(self.ts_end, max([row[2] for row in rows]))
         self.bytes += sum([row[17] for row in rows])
         kinds = {row[0]: row[5] for row in rows}  # of messages, which may hold several tracks
         video = list(kinds.values()).count("video")

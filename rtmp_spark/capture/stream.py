@@ -1,9 +1,9 @@
 """One direction of a TCP connection: sequence numbers in, bytes in order out.
 
-Offsets count from the byte after the SYN. Bytes that arrive behind a hole wait; the hole becomes a gap only when
-too much waits or when the owner says that nothing more can come, so the outcome depends on the packets and their
-order alone, never on how they were handed over. Of two packets for one place the first wins. Nothing is invented:
-a gap is reported as its length.
+Offsets count from the byte after the SYN. Bytes that arrive behind a hole wait; the hole becomes a gap only when too
+much waits, for too long, or when the owner says that nothing more can come, so the outcome depends on the packets and
+their order alone, never on how they were handed over. Of two packets for one place the first wins. Nothing is
+invented: a gap is reported as its length.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ _PLACES = (
     "top",
     "top_ts_ns",
     "acked_seq",
+    "heard_seq",
     "fin",
     "fin_frame",
     "fin_ts_ns",
@@ -83,8 +84,7 @@ class Stream:
     """What one side sent."""
 
     __slots__ = (
-        *_NUMBERS, "connection", "heard_seq", "held", "held_cost", "history", "ready", "side", "skipped_reasons",
-        "syn_frame",
+        *_NUMBERS, "connection", "held", "held_cost", "history", "ready", "side", "skipped_reasons", "syn_frame",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, side: int) -> None:

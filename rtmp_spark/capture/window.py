@@ -164,7 +164,8 @@ class Window:
             stream = connection.sides[one & 1]
             continued = stream.expected_seq
             ended[one] = int(stream.fin is not None)
-            if connection.dropped or connection.closed_ts_ns is not None:
+            unnamed = connection.emitted and not connection.named  # any packet may still be its first
+            if connection.dropped or connection.closed_ts_ns is not None or unnamed:
                 expected[one] = _NOT_SIMPLE
             elif continued is not None:
                 expected[one] = continued
@@ -410,7 +411,7 @@ class _Directions:
             for at in range(low, high):
                 connection.note(self.sides[at], self._first_frame[at], self._first_ts[at], self._vlan[at])
         for at in range(low, high):
-            connection.note(self.sides[at], self._last_frame[at], self._last_ts[at], -1)
+            connection.note_last(self._last_frame[at], self._last_ts[at])
 
     def _note_opening(self, low: int, high: int, connection: Connection) -> None:
         """One by one, up to the first that says something."""

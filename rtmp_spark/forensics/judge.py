@@ -146,7 +146,7 @@ class Judge:
             if row[_ZERO]:
                 closed = self._closed.setdefault(direction, {})
                 if len(closed) < _MOST_TROUBLED:
-                    closed[second] = row[_ZERO]
+                    closed[second] = closed.get(second, 0.0) + row[_ZERO]  # told in parts where it was long
 
     def _measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
         return [

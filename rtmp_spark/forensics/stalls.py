@@ -182,10 +182,16 @@ def _seconds(lengths_us: Sequence[int]) -> str:
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
-def _total_within(seconds: Mapping[int, float], first: int, last: int) -> float:
-    if last - first < len(seconds):
-        return sum(seconds.get(second, 0.0) for second in range(first, last + 1))
-    return sum(ms for second, ms in seconds.items() if first <= second <= last)
+def _closed_within(stall: Stall, closed: Mapping[int, float]) -> float:
+    """Of a second at its edge no more counts than the stall has of it: the burst behind a stall closes windows, too."""
+    first, last = stall.ts_before // 1_000_000, stall.ts_after // 1_000_000
+    few = range(first, last + 1) if last - first < len(closed) else [s for s in closed if first <= s <= last]
+
+    def part_ms(second: int) -> float:
+        begin, end = max(stall.ts_before, second * 1_000_000), min(stall.ts_after, (second + 1) * 1_000_000)
+        return (end - begin) / 1000
+
+    return sum(min(closed.get(second, 0.0), part_ms(second)) for second in few)
 
 
 def _cause(
@@ -194,15 +200,14 @@ def _cause(
     """Who is at fault, and why."""
     half_ms = stall.length_us / 2000
     sender = SENDER[direction]
-    inside = stall.ts_before // 1_000_000, stall.ts_after // 1_000_000
-    shut_ms = _total_within(closed, *inside)
+    shut_ms = _closed_within(stall, closed)
     if shut_ms >= half_ms:  # whatever the sender did then: it could not send
         receiver = RECEIVER[direction]
         return receiver, f"the window was closed for most of it: the {receiver} took nothing, and the {sender} waited"
     if stall.leap_ms >= half_ms:  # a server passes on what its publisher made
         return sender if direction == "c2s" else None, "media time leaps with it: the encoder made nothing"
     if stall.lead_ms >= half_ms:
-        if _any_within(troubled, *inside):
+        if _any_within(troubled, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
             return NETWORK, "a burst caught it up, and TCP sent again inside: the network held it up"
         trouble = "was open for most of it" if shut_ms else "shows no trouble"  # a burst can close a window, too
         return sender, f"a burst caught it up, and TCP {trouble}: the sender held it back"

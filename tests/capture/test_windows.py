@@ -3,6 +3,7 @@ times, never by what came to hand together."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from rulekit import SAMPLES, recorded
 from streams import reassemble
 
 from rtmp_spark.capture import recording
+from rtmp_spark.capture.connection import Connection
 from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.codec.message import Message
@@ -41,7 +43,19 @@ def with_early_reset(packets: list[Packet]) -> list[Packet]:
     return [*packets[: place - 6], packets[place], *packets[place - 6 : place], *packets[place + 1 :]]
 
 
+def with_jitter(packets: list[Packet], seed: int) -> list[Packet]:
+    """Times of two clocks: a packet may seem older than the one before it."""
+    chance = random.Random(seed)
+    return [replace(p, ts_ns=p.ts_ns + chance.randrange(2_000_000)) for p in packets]
+
+
+def with_clock_set_back(packets: list[Packet], place: int) -> list[Packet]:
+    return packets[:place] + [replace(p, ts_ns=p.ts_ns - 50_000_000_000) for p in packets[place:]]
+
+
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
+SMALL_VIDEO = "ffmpeg_publish_h264_aac.pcap"
+RESIZED = "p1955_resolution_change_ffmpeg_publish.pcap"
 CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
     "a question behind a hole": ("ipv6_ffmpeg_publish.pcap", lambda p: without(p, 17)),
     "a goodbye before what waits behind a hole": ("nginx_vod_rtmpdump_play.pcap", lambda p: without(p, 13)),
@@ -50,6 +64,9 @@ CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
     "who spoke first turns out late": (SMALL, lambda p: rewrite.shuffle(p[40:], 0, reach=10)),
     "a reset recorded before what it ends": ("capture_gap_full.pcap", with_early_reset),
     "where a stream begins turns out late": (SMALL, lambda p: rewrite.shuffle(p, 0, reach=30)),
+    "an answer that seems older than the SYN": (RESIZED, lambda p: with_jitter(p, 9)),
+    "the last frame is not the latest": ("nginx_vod_rtmpdump_play.pcap", lambda p: with_jitter(p, 2)),
+    "a clock set back where the SYN is missing": (SMALL_VIDEO, lambda p: with_clock_set_back(p[1:], 60)),
 }
 
 
@@ -90,6 +107,14 @@ def test_a_hole_that_the_receiver_waits_for_is_filled_however_late() -> None:
     talk.now_ns += 61_000_000_000
     talk.add(0, ACK).add(0, ACK | PSH, bytes(1000), seq=talk.isn[0] + 1001)
     assert reassemble(talk.packets).talks[0].directions[0].gaps == []
+
+
+def test_a_reset_is_no_acknowledgement_in_the_next_ingest_either() -> None:
+    talk = Talk().open().say(0, bytes(100), ack=False).add(0, RST)
+    (found,) = reassemble(talk.packets).talks
+    resumed = Connection.resume(found.connection.state(), 0)
+    assert [side.heard_seq for side in resumed.sides] == [side.heard_seq for side in found.connection.sides]
+    assert any(side.heard_seq is not None for side in resumed.sides)
 
 
 def test_a_fin_behind_a_packet_that_says_nothing() -> None:

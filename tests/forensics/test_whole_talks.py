@@ -14,6 +14,7 @@ from talks import CHUNK_SIZE, CLIENT, SERVER, findings, goodbye, is_config, medi
 from rtmp_relay.synthetic import Synthetic, Tag
 from rtmp_spark.codec.command import dump_command
 from rtmp_spark.codec.message import dump_abort, dump_acknowledgement, dump_ping_request
+from rtmp_spark.forensics.stalls import Stall, Stalls
 
 
 @pytest.fixture
@@ -83,6 +84,18 @@ def test_a_stall_behind_a_closed_window_is_its_receivers(
     (stall,) = (row for row in found if row["rule_id"] == "TIME_STALL")
     assert "TCP_ZERO_WINDOW" in {row["rule_id"] for row in found}
     assert stall["at_fault"] == (receiver if closed_for > 1 else {"server": "client", "client": "server"}[receiver])
+
+
+@pytest.mark.parametrize(
+    ("closed", "at_fault"), [({11: 900.0}, "server"), ({12: 930.0}, "client"), ({10: 900.0}, "client")]
+)
+def test_a_window_that_was_closed_before_or_after_a_stall_is_not_its_cause(
+    closed: dict[int, float], at_fault: str
+) -> None:
+    stalls, stall = Stalls(), Stall(10_950_000, 12_050_000, 0, 0, None, None)
+    stall.lead_ms = 1000
+    stalls.begin(stall)
+    assert [finding.at_fault for finding in stalls.findings("c2s", 1, (), closed=closed)] == [at_fault]
 
 
 @pytest.mark.parametrize(("side", "at_fault"), [(CLIENT, "client"), (SERVER, None)])
