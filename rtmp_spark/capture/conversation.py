@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from rtmp_spark.capture.beside import LONG_RUN, Beside, Helpers
 from rtmp_spark.capture.causality import put_off_answers
 from rtmp_spark.capture.closing import Ending, close_cause, end_findings
 from rtmp_spark.capture.connection import Connection
@@ -56,7 +57,7 @@ class Conversation:
     """One connection. Feed it items, ask it to `advance` after each window, and to `close` at its end."""
 
     __slots__ = (
-        "_at", "_folded", "_held", "_judge", "_media", "_media_at", "_notable", "_sequence", "_settings",
+        "_at", "_folded", "_held", "_judge", "_media", "_media_at", "_notable", "_out", "_sequence", "_settings",
         "_started", "_stash", "accepted", "bytes_in", "client", "connection", "directions", "ends", "findings",
         "_named", "_tunnels", "refusal", "seconds", "service", "session", "shown", "uid", "wrapping",
     )  # fmt: skip
@@ -72,6 +73,7 @@ class Conversation:
         self.uid: str | None = None
         self.shown = True  # unless nobody will look at its rows
         self.directions: list[DirectionDecoder | None] = [None, None]
+        self._out: dict[int, Beside] = {}  # directions that are decoded in another process
         self.bytes_in = [0, 0]
         self._held: list[list[Item]] = [[], []]  # until it is known how to read them
         self._started: list[Start | None] = [None, None]
@@ -122,10 +124,36 @@ class Conversation:
             self.bytes_in[number] += len(item.data)
         decoder = self.directions[number]
         if decoder is not None:
-            _feed(decoder, item)
+            if self._settings.helpers is None or not self._goes_out(number, decoder, item, self._settings.helpers):
+                _feed(self.directions[number] or decoder, item)
         elif self.service is None or self.service in (RTMP, RTMPE):
             self._held[number].append(item)
             self._start(number, final=isinstance(item, End))
+
+    def _goes_out(self, number: int, decoder: DirectionDecoder, item: Item, helpers: Helpers) -> bool:
+        """Long runs of a connection that is known are decoded beside; for anything but a run that comes home."""
+        if not isinstance(item, Run):
+            self.come_home(number)
+            return False
+        if number not in self._out:
+            if len(item.data) < LONG_RUN or self.uid is None or self.wrapping is not None:
+                return False
+            settings = self._settings
+            if settings.hook is not None or settings.keep_payloads or decoder.phase != "chunks":
+                return False
+            helper = helpers.take()
+            if helper is None:
+                return False
+            self._out[number] = Beside(decoder, helper, helpers)
+        self._out[number].receive_run(item)
+        return True
+
+    def come_home(self, *numbers: int) -> None:
+        """All that these directions (none named: both) were told is decoded, and they are here."""
+        for number in numbers or (0, 1):
+            beside = self._out.pop(number, None)
+            if beside is not None:
+                self.directions[number] = beside.home()
 
     def _prefix(self, number: int) -> tuple[bytes, bool]:
         """The first contiguous bytes of a direction, and whether they are its first."""
@@ -297,6 +325,7 @@ class Conversation:
             _feed(decoder, item)
 
     def _refuse(self, why: str) -> None:
+        self.come_home()
         self.refusal = why
         self._held = [[], []]
         self.directions = [None, None]
@@ -356,6 +385,8 @@ class Conversation:
             self._check(final=False)
         if not self._ready(final=False):
             return
+        if self._out:
+            self._catch_up(newest_second)
         self._collect(sink)
         unread = self._unread()
         if unread is not None:
@@ -368,13 +399,23 @@ class Conversation:
         self._at = at
         self._emit_seconds(sink, newest_second - SETTLED_SECONDS)
 
+    def _catch_up(self, newest_second: int) -> None:
+        """Nothing is out for longer than others wait for it."""
+        if self._over():
+            self.come_home()
+        newest_us = max((newest_second + 1) * 1_000_000, (self.connection.ts_last_ns or 0) // 1000)
+        for beside in self._out.values():
+            beside.catch_up(newest_us - _AWAITED_US)
+
     def _unread(self) -> tuple[int, int] | None:
         """The first packet whose bytes nobody has read yet, and its time: they wait behind a hole, or for more of them
         to find a message in. What they say will have its place before all that was recorded after them. Nobody waits
         for more than two minutes: all that the other side says waits as well."""
         found = [(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
-        for decoder in self.directions:
-            if decoder is not None and decoder.searches:
+        for number, decoder in enumerate(self.directions):
+            if number in self._out:
+                found += self._out[number].unread
+            elif decoder is not None and decoder.searches:
                 found.append(decoder.searches_at)
         if found:
             since = (self.connection.ts_last_ns or 0) // 1000 - _AWAITED_US
@@ -578,8 +619,15 @@ class Conversation:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
+    def rest(self, sink: RowSink) -> None:
+        """No window follows for now: what is decoded elsewhere comes home, as if it had been decoded here."""
+        if self._out:
+            self.come_home()
+            self._collect(sink)
+
     def close(self, sink: RowSink) -> bool:
         """The connection is over, its accounting final; returns whether it gave rows."""
+        self.come_home()
         if self.wrapping is not None:
             self.connection.client_randoms = self.wrapping.client_randoms
         if self.wrapping is not None and self.refusal is None:

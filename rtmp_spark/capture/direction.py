@@ -492,6 +492,16 @@ class DirectionDecoder:
 
     # -- state ----------------------------------------------------------------------------------------------
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `resume` must be given, besides the state, to go on in another process."""
+        return {
+            "limits": self._limits,
+            "keep_payloads": self._keep_payloads,
+            "message_rows": self._message_rows,
+            "interval_rows": self._interval_rows,
+        }
+
     def state(self) -> dict[str, Any]:
         """Everything that later bytes need; take the facts first, they are not part of it."""
         places = self._places
@@ -517,11 +527,20 @@ class DirectionDecoder:
         *,
         limits: Limits = DEFAULT_LIMITS,
         keep_payloads: bool = False,
+        message_rows: bool = True,
+        interval_rows: bool = True,
         hook: MessageHook | None = None,
     ) -> DirectionDecoder:
         if state["version"] != cls.STATE_VERSION:
             raise ValueError(f"state of a direction, version {state['version']}")
-        direction = cls("midstream", limits=limits, keep_payloads=keep_payloads, hook=hook)
+        direction = cls(
+            "midstream",
+            limits=limits,
+            keep_payloads=keep_payloads,
+            message_rows=message_rows,
+            interval_rows=interval_rows,
+            hook=hook,
+        )
         direction._decoder = RtmpDecoder.resume(base64.b64decode(state["decoder"]), limits)
         direction._tags = TagReader.resume(state["tags"])
         direction._base = state["base"]

@@ -169,3 +169,28 @@ class Facts:
         self.passed: list[Place] = []
         self.firsts: list[Place] = []
         self.seconds: dict[int, list[Any]] = {}
+
+    def add(self, more: Facts) -> None:
+        """What was told after this."""
+        for name in _LISTS:
+            getattr(self, name).extend(getattr(more, name))
+        add_seconds(self.seconds, more.seconds)
+
+
+_LISTS = tuple(name for name in Facts.__slots__ if name != "seconds")
+
+
+def add_seconds(known: dict[int, list[Any]], more: dict[int, list[Any]]) -> None:
+    """Figures of media per second, joined with later ones."""
+    for second, values in more.items():
+        before = known.get(second)
+        if before is None:
+            known[second] = values
+            continue
+        for index in (0, 1, 2, 3):
+            before[index] += values[index]
+        if before[4] is None:
+            before[4] = values[4]
+        for index in (5, 6):
+            if values[index] is not None:
+                before[index] = values[index]

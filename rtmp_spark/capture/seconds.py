@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtmp_spark.capture.facts import Row
+from rtmp_spark.capture.facts import Row, add_seconds
 
 SETTLED_SECONDS = 300  # behind the newest packet a second counts as final
 # packets, bytes, retransmitted, gap, zero window ns, least window, most in flight, rtt sum ns, rtt samples
@@ -42,18 +42,7 @@ class Seconds:
         known[6] = max(known[6], values[6])
 
     def add_media(self, seconds: dict[int, list[Any]]) -> None:
-        for second, values in seconds.items():
-            known = self._media.get(second)
-            if known is None:
-                self._media[second] = values
-                continue
-            for index in (0, 1, 2, 3):
-                known[index] += values[index]
-            if known[4] is None:
-                known[4] = values[4]
-            for index in (5, 6):
-                if values[index] is not None:
-                    known[index] = values[index]
+        add_seconds(self._media, seconds)
 
     def take(self, uid: str, direction: str, before: int | None = None) -> list[Row]:
         """Rows of the seconds before `before`, or of all."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.direction import MessageHook
 from rtmp_spark.capture.findings import Catalogue, plain_entry
 from rtmp_spark.capture.judging import Frames, Hindsight, JudgeFactory
@@ -36,6 +37,7 @@ class Settings:
     catalogue: Catalogue = plain_entry
     hook: Callable[[Conversation, int], MessageHook | None] | None = None  # sees every message of a direction
     closed: Callable[[Conversation], None] | None = None  # sees every connection that gave rows, at its end
+    helpers: Helpers | None = None  # processes that decode long runs beside this one
     shown: Callable[[Conversation], bool] | None = None  # whether anybody will look at its rows; None: yes
     uid: str | None = None
     host: str | None = None

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.block import PacketBlock
 from rtmp_spark.capture.columns import arrow_batch
 from rtmp_spark.capture.connection import Connection
@@ -129,6 +130,11 @@ class BucketRecording(Recording):
         self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
         items = self._reassembler.feed(segments, number)
         self._deliver(items, number << FRAME_BITS | int(block.frame[-1]))
+
+    def rest(self) -> None:
+        """After the last window."""
+        for conversation in self._open.values():
+            conversation.rest(self._sink)
 
     def resume(self, saved: Iterable[bytes]) -> None:
         """Connections of an earlier ingest go on; before their packets are fed."""
@@ -259,13 +265,14 @@ def decode(
     states: Sequence[bytes] = (),
     newest_ns: int = 0,
     pulse: Pulse | None = None,
+    helpers: Helpers | None = None,
 ) -> Iterator[tuple[dict[str, bytes], str | None]]:
     """Parts of rows; the last one with the bucket's own account as JSON.
 
-    `pulse` hears of payload bytes and messages.
+    `pulse` hears of payload bytes and messages; `helpers` decode beside this process.
     """
     pulse = pulse or Pulse("")
-    recording = BucketRecording(options.settings(), tables, files)
+    recording = BucketRecording(replace(options.settings(), helpers=helpers), tables, files)
     recording.resume(states)
     parts = Parts(tables)
     ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
@@ -283,6 +290,7 @@ def decode(
         parts.add(recording.take())
         if parts.full:
             yield parts.take(), None
+    recording.rest()
     parts.add(recording.take())
     flows = recording.open_flows(newest_ns)
     gave = recording.finish()

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.columns import arrow_batch, arrow_column
 from rtmp_spark.capture.recording import rare_collections
 from rtmp_spark.schema import arrow_schema
@@ -50,6 +51,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
+HELPERS = 2  # of a bucket on whose one connection all wait: one for each direction
 CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
@@ -227,7 +229,7 @@ class Decoder:
     def _task(self) -> Callable[[Batches], Batches]:
         plans, options, tables = self.plans, self.options, self.tables
         states, newest_ns, schema, driver = self.states, self.newest_ns, self.schema, self.driver
-        watched = self.watched
+        watched, heavy = self.watched, self.buckets.heavy
 
         def run(batches: Batches) -> Batches:
             rows = [row for batch in batches for row in batch.to_pylist()]
@@ -245,8 +247,10 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                with rare_collections(), closing(Pulse(watched)) as pulse:
-                    parts = decode(list(pieces.values()), list(files), options, tables, open_flows, newest_ns, pulse)
+                helpers = Helpers(HELPERS if bucket in heavy else 0)
+                with rare_collections(), closing(helpers), closing(Pulse(watched)) as pulse:
+                    what = list(pieces.values()), list(files), options, tables, open_flows, newest_ns
+                    parts = decode(*what, pulse, helpers)
                     for blobs, account in parts:
                         row = (bucket, account, *map(blobs.get, tables))
                         yield arrow_batch([[value] for value in row], schema)

@@ -130,6 +130,7 @@ class Buckets:
 
     of_group: dict[int, int] = field(default_factory=dict)
     count: int = 0
+    heavy: frozenset[int] = frozenset()  # buckets that keep their core busy when others are idle already
 
     @property
     def groups(self) -> frozenset[int]:
@@ -168,4 +169,5 @@ def assign(
         heapreplace(filled, (weight + load[top], lightest))
     for group in weights:
         buckets.of_group[group] = place[sets.root(group)]
+    buckets.heavy = frozenset(bucket for weight, bucket in filled if 2 * weight * cores > 3 * total)
     return buckets
