@@ -79,6 +79,6 @@ class PacketBlock:
 
 def rows_at(data: bytes, offsets: Ints, width: int) -> Bytes:
     """Copy `width` bytes at each offset: one row per offset. The data must reach `width` beyond every offset."""
-    flat = np.frombuffer(data, np.uint8)
-    view = np.lib.stride_tricks.as_strided(flat, (max(len(flat) - width + 1, 0), width), (1, 1), writeable=False)
-    return view[offsets]
+    # A row as one element: numpy copies those twice as fast as rows of bytes.
+    rows = np.ndarray((max(len(data) - width + 1, 0),), np.dtype((np.void, width)), data, strides=(1,))
+    return rows[offsets].view(np.uint8).reshape(-1, width)

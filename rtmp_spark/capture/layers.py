@@ -13,6 +13,8 @@ import numpy as np
 
 from rtmp_spark.capture.block import Bytes, Ints, rows_at
 
+Rows = Ints | slice  # of packets; a slice is all of them, which spares a copy at every step
+
 # Kinds below 0x10000 are Ethernet types; IP protocols, UDP ports and link types follow in ranges of their own.
 IP_PROTOCOL, UDP_PORT, LINK = 0x1_0000, 0x2_0000, 0x4_0000
 IPV4, IPV6 = 0x0800, 0x86DD
@@ -63,7 +65,7 @@ class Packets:
         self.dst = np.zeros((count, 16), np.uint8)
         self.bad_checksum = np.zeros(count, bool)
 
-    def header(self, rows: Ints, width: int) -> tuple[Bytes, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    def header(self, rows: Rows, width: int) -> tuple[Bytes, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
         """`width` bytes at each row's position, and which rows have them all."""
         at = self.at[rows]
         return rows_at(self.data, np.minimum(at, len(self.data) - width), width), at + width <= self.end[rows]
@@ -77,21 +79,21 @@ def be32(header: Bytes, at: int) -> Ints:
     return header[:, at : at + 4].view(">u4")[:, 0].astype(np.int64)
 
 
-def _ethernet(packets: Packets, rows: Ints) -> Ints:
+def _ethernet(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 14)
     packets.at[rows] += 14
     kind = be16(header, 12)
     return np.where(whole, np.where(kind < 0x600, _LLC, kind), SHORT)
 
 
-def _llc(packets: Packets, rows: Ints) -> Ints:
+def _llc(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     snap = whole & (header[:, 0] == 0xAA) & (header[:, 1] == 0xAA) & (header[:, 2] == 3)
     packets.at[rows] += np.where(snap, 8, 0)
     return np.where(snap, be16(header, 6), _NO_SNAP)
 
 
-def _vlan(packets: Packets, rows: Ints) -> Ints:
+def _vlan(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 4)
     packets.at[rows] += 4
     outermost = packets.vlan[rows]
@@ -99,7 +101,7 @@ def _vlan(packets: Packets, rows: Ints) -> Ints:
     return np.where(whole, be16(header, 2), SHORT)
 
 
-def _mpls(packets: Packets, rows: Ints) -> Ints:
+def _mpls(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 5)
     packets.at[rows] += 4
     bottom = (header[:, 2] & 1) == 1
@@ -114,38 +116,38 @@ def _ppp_protocol(value: Ints) -> Ints:
     return np.select([value == 0x0021, value == 0x0057, value == 0x0281], [IPV4, IPV6, 0x8847], BAD_TUNNEL)
 
 
-def _pppoe(packets: Packets, rows: Ints) -> Ints:
+def _pppoe(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     packets.at[rows] += 8
     return np.where(whole, _ppp_protocol(be16(header, 6)), SHORT)
 
 
-def _ppp(packets: Packets, rows: Ints) -> Ints:
+def _ppp(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 4)
     framed = (header[:, 0] == 0xFF) & (header[:, 1] == 0x03)
     packets.at[rows] += np.where(framed, 4, 2)
     return np.where(whole, _ppp_protocol(np.where(framed, be16(header, 2), be16(header, 0))), SHORT)
 
 
-def _cisco_hdlc(packets: Packets, rows: Ints) -> Ints:
+def _cisco_hdlc(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 4)
     packets.at[rows] += 4
     return np.where(whole, be16(header, 2), SHORT)
 
 
-def _sll(packets: Packets, rows: Ints) -> Ints:
+def _sll(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 16)
     packets.at[rows] += 16
     return np.where(whole, be16(header, 14), SHORT)
 
 
-def _sll2(packets: Packets, rows: Ints) -> Ints:
+def _sll2(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 20)
     packets.at[rows] += 20
     return np.where(whole, be16(header, 0), SHORT)
 
 
-def _loopback(packets: Packets, rows: Ints) -> Ints:
+def _loopback(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 4)
     packets.at[rows] += 4
     # The address family stands in the byte order of the recording machine, and its value depends on the system.
@@ -154,13 +156,13 @@ def _loopback(packets: Packets, rows: Ints) -> Ints:
     return np.where(whole, kind, SHORT)
 
 
-def _raw_ip(packets: Packets, rows: Ints) -> Ints:
+def _raw_ip(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 1)
     version = header[:, 0] >> 4
     return np.where(whole, np.select([version == 4, version == 6], [IPV4, IPV6], BAD_IP), SHORT)
 
 
-def _ipv4(packets: Packets, rows: Ints) -> Ints:
+def _ipv4(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 20)
     at = packets.at[rows]
     header_bytes = (header[:, 0] & 15).astype(np.int64) * 4
@@ -179,14 +181,13 @@ def _ipv4(packets: Packets, rows: Ints) -> Ints:
     words = header.view(">u2").sum(axis=1, dtype=np.int64)
     folded = (words & 0xFFFF) + (words >> 16)
     wrong = whole & sound & (header_bytes == 20) & (folded % 0xFFFF != 0) & (be16(header, 10) != 0)
-    if wrong.any():
-        packets.bad_checksum[rows[wrong]] = True
+    packets.bad_checksum[rows] |= wrong
     kind = np.where(fragment != 0, FRAGMENT, IP_PROTOCOL + header[:, 9].astype(np.int64))
     packets.at[rows] = np.where(fragment != 0, at, at + header_bytes)
     return np.where(whole, np.where(sound, kind, BAD_IP), SHORT)
 
 
-def _ipv6(packets: Packets, rows: Ints) -> Ints:
+def _ipv6(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 40)
     at = packets.at[rows]
     length = be16(header, 4)
@@ -200,34 +201,34 @@ def _ipv6(packets: Packets, rows: Ints) -> Ints:
     return np.where(whole, np.where(sound, IP_PROTOCOL + header[:, 6].astype(np.int64), BAD_IP), SHORT)
 
 
-def _ipv6_extension(packets: Packets, rows: Ints) -> Ints:
+def _ipv6_extension(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 2)
     packets.at[rows] += (header[:, 1].astype(np.int64) + 1) * 8
     return np.where(whole, IP_PROTOCOL + header[:, 0].astype(np.int64), SHORT)
 
 
-def _authentication(packets: Packets, rows: Ints) -> Ints:
+def _authentication(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 2)
     packets.at[rows] += (header[:, 1].astype(np.int64) + 2) * 4
     return np.where(whole, IP_PROTOCOL + header[:, 0].astype(np.int64), SHORT)
 
 
-def _ipv6_fragment(packets: Packets, rows: Ints) -> Ints:
+def _ipv6_fragment(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     in_pieces = (be16(header, 2) & 0xFFF9) != 0  # an "atomic fragment" is a whole packet (RFC 6946)
     packets.at[rows] += np.where(in_pieces, 0, 8)
     return np.where(whole, np.where(in_pieces, FRAGMENT_V6, IP_PROTOCOL + header[:, 0].astype(np.int64)), SHORT)
 
 
-def _ip_in_ip(packets: Packets, rows: Ints) -> Ints:
-    return np.full(len(rows), IPV4, np.int64)
+def _ip_in_ip(packets: Packets, rows: Rows) -> Ints:
+    return np.full(len(packets.at[rows]), IPV4, np.int64)
 
 
-def _ipv6_in_ip(packets: Packets, rows: Ints) -> Ints:
-    return np.full(len(rows), IPV6, np.int64)
+def _ipv6_in_ip(packets: Packets, rows: Rows) -> Ints:
+    return np.full(len(packets.at[rows]), IPV6, np.int64)
 
 
-def _gre(packets: Packets, rows: Ints) -> Ints:
+def _gre(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 4)
     flags = be16(header, 0)
     optional = ((flags & 0x8000) != 0).astype(np.int64) + ((flags & 0x2000) != 0) + ((flags & 0x1000) != 0)
@@ -236,41 +237,42 @@ def _gre(packets: Packets, rows: Ints) -> Ints:
     return np.where(whole, np.where(plain, be16(header, 2), BAD_TUNNEL), SHORT)
 
 
-def _erspan(packets: Packets, rows: Ints) -> Ints:
+def _erspan(packets: Packets, rows: Rows) -> Ints:
     packets.at[rows] += 8
-    return np.full(len(rows), ETHERNET, np.int64)
+    return np.full(len(packets.at[rows]), ETHERNET, np.int64)
 
 
-def _transparent_ethernet(packets: Packets, rows: Ints) -> Ints:
-    return np.full(len(rows), ETHERNET, np.int64)
+def _transparent_ethernet(packets: Packets, rows: Rows) -> Ints:
+    return np.full(len(packets.at[rows]), ETHERNET, np.int64)
 
 
-def _udp(packets: Packets, rows: Ints) -> Ints:
+def _udp(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     packets.at[rows] += 8
     return np.where(whole, UDP_PORT + be16(header, 2), SHORT)
 
 
-def _vxlan(packets: Packets, rows: Ints) -> Ints:
+def _vxlan(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     packets.at[rows] += 8
     return np.where(whole, np.where(header[:, 0] & 0x08, ETHERNET, BAD_TUNNEL), SHORT)
 
 
-def _geneve(packets: Packets, rows: Ints) -> Ints:
+def _geneve(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 8)
     packets.at[rows] += 8 + (header[:, 0] & 0x3F).astype(np.int64) * 4
     return np.where(whole, np.where(header[:, 0] >> 6 == 0, be16(header, 2), BAD_TUNNEL), SHORT)
 
 
-def _gtp_u(packets: Packets, rows: Ints) -> Ints:
+def _gtp_u(packets: Packets, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 12)
     flags = header[:, 0]
     user_data = (flags >> 4 == 3) & (header[:, 1] == 0xFF)  # version 1, GTP, G-PDU
     packets.at[rows] += np.where(flags & 0x07, 12, 8)
     following = np.where((flags & 0x04) != 0, header[:, 11], 0)
+    numbers = np.arange(len(packets.at))[rows]
     for _ in range(4):  # extension headers: length in words first, the next type last
-        extended = rows[following != 0]
+        extended = numbers[following != 0]
         if not len(extended):
             break
         length, _whole = packets.header(extended, 1)
@@ -282,7 +284,7 @@ def _gtp_u(packets: Packets, rows: Ints) -> Ints:
     return np.where(whole, np.where(user_data, _RAW_IP, BAD_TUNNEL), SHORT)
 
 
-TABLE: dict[int, Callable[[Packets, Ints], Ints]] = {
+TABLE: dict[int, Callable[[Packets, Rows], Ints]] = {
     ETHERNET: _ethernet,
     LINK + 113: _sll,
     LINK + 276: _sll2,
@@ -328,19 +330,21 @@ _MOST_LAYERS = 24
 
 def descend(packets: Packets, kind: Ints) -> Ints:
     """Walk all packets down until TCP or something that is in no table; gives the kind each one ended at."""
-    active = np.arange(len(kind))
+    active: Rows = slice(None)
     for _ in range(_MOST_LAYERS):
-        if not len(active):
-            return kind
         standing = kind[active]
-        present = [int(standing[0])] if (standing == standing[0]).all() else np.unique(standing).tolist()
-        moved = []
-        for one in present:
-            step = TABLE.get(one)
-            if step is not None:
-                rows = active if len(present) == 1 else active[standing == one]
-                kind[rows] = step(packets, rows)
-                moved.append(rows)
-        active = np.concatenate(moved) if len(moved) > 1 else moved[0] if moved else active[:0]
+        if not len(standing):
+            return kind
+        if (standing == standing[0]).all():
+            step = TABLE.get(int(standing[0]))
+            if step is None:
+                return kind
+            kind[active] = step(packets, active)
+            continue
+        numbers = np.arange(len(kind))[active]
+        moved = [(one, numbers[standing == one]) for one in np.unique(standing).tolist() if one in TABLE]
+        for one, rows in moved:
+            kind[rows] = TABLE[one](packets, rows)
+        active = np.concatenate([rows for _, rows in moved]) if moved else numbers[:0]
     kind[active] = TOO_DEEP
     return kind

@@ -25,6 +25,7 @@ from rtmp_spark.capture.layers import (
     TABLE,
     TCP,
     Packets,
+    Rows,
     be16,
     be32,
     descend,
@@ -114,7 +115,7 @@ class Dissector:
 
     def _tcp(self, packets: Packets, kind: Ints, frame: Ints, ts_ns: Ints) -> Segments:
         is_tcp = kind == TCP
-        rows = np.arange(len(kind)) if is_tcp.all() else np.flatnonzero(is_tcp)
+        rows: Rows = slice(None) if is_tcp.all() else np.flatnonzero(is_tcp)
         header, whole = packets.header(rows, 20)
         offset = (header[:, 12] >> 4).astype(np.int64) * 4
         at, end, wire_end = packets.at[rows], packets.end[rows], packets.wire_end[rows]
@@ -122,7 +123,7 @@ class Dissector:
         if not sound.all():
             self.counts["tcp_cut_inside_header"] += int(np.count_nonzero(~whole))
             self.counts["tcp_bad_data_offset"] += int(np.count_nonzero(whole & ~sound))
-            rows, header, offset = rows[sound], header[sound], offset[sound]
+            rows, header, offset = np.arange(len(kind))[rows][sound], header[sound], offset[sound]
             at, end, wire_end = at[sound], end[sound], wire_end[sound]
         start = at + offset
         length = np.maximum(end - start, 0)
