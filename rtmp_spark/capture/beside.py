@@ -18,10 +18,11 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rtmp_spark.capture.direction import DirectionDecoder
 from rtmp_spark.capture.items import Run
+from rtmp_spark.capture.memory import steady_memory
 
 LONG_RUN = 1 << 20  # bytes of one window that are worth the way
 _ROOM = 16 << 20  # of shared memory; a longer run goes through the pipe
@@ -149,19 +150,23 @@ def serve(room_fd: int) -> None:
     """The helper's side: until nobody talks to it any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     room = mmap.mmap(room_fd, _ROOM, prot=mmap.PROT_READ)
-    heard, said = sys.stdin.buffer, sys.stdout.buffer
+    with steady_memory():
+        _answer(room, sys.stdin.buffer, sys.stdout.buffer)
+
+
+def _answer(room: mmap.mmap, heard: IO[bytes], said: IO[bytes]) -> None:
     decoder: DirectionDecoder | None = None
     while True:
         try:
             word, values = pickle.load(heard)
         except EOFError:
             return
-        answer: Any = None
         if word == "begin":
             state, settings = values
             decoder = DirectionDecoder.resume(state, **settings)
             continue
         assert decoder is not None
+        answer: Any
         if word == "run":
             direction, offset, data, *places = values
             data = room[:data] if isinstance(data, int) else data

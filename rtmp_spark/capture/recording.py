@@ -7,12 +7,10 @@ nothing and prints nothing: it hands out record batches and remembers what becam
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -28,6 +26,7 @@ from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
 from rtmp_spark.capture.keylog import can_decrypt, tls_secrets
+from rtmp_spark.capture.memory import steady_memory
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
 from rtmp_spark.capture.rtmpt import SessionWrapping, SharedConnection, Tunnels
@@ -42,17 +41,6 @@ AFTER_ALL = 1 << 62  # later than every packet
 ALL_TABLES = tuple(name for name in TABLES if name not in ("payloads", "open_flows", "deliveries"))
 
 Progress = Callable[[int, int], None]  # bytes of the current file read so far, number of the file
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Rows and facts hold no cycles; looking for some among millions of them takes a third of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(5_000_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class TreeHash:
@@ -154,7 +142,7 @@ class Recording:
         self._lingering: list[Conversation] = []  # over, but their RTMPT sessions live on in other connections
 
     def batches(self) -> Iterator[Batch]:
-        with rare_collections():
+        with steady_memory():
             yield from self._batches()
 
     def _batches(self) -> Iterator[Batch]:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.columns import arrow_batch, arrow_column
-from rtmp_spark.capture.recording import rare_collections
+from rtmp_spark.capture.memory import steady_memory
 from rtmp_spark.schema import arrow_schema
 
 from .decode import Options, Piece, SplitPlan, account_of, decode, rows_of
@@ -107,7 +107,7 @@ def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int
 
 def _scanner(driver: int, watched: str) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with closing(Pulse(watched)) as pulse:
+        with steady_memory(), closing(Pulse(watched)) as pulse:
             for batch in batches:
                 for text in batch.column(1).to_pylist():
                     for fields in json.loads(text):
@@ -248,7 +248,7 @@ class Decoder:
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
                 helpers = Helpers(HELPERS if bucket in heavy else 0)
-                with rare_collections(), closing(helpers), closing(Pulse(watched)) as pulse:
+                with steady_memory(), closing(helpers), closing(Pulse(watched)) as pulse:
                     what = list(pieces.values()), list(files), options, tables, open_flows, newest_ns
                     parts = decode(*what, pulse, helpers)
                     for blobs, account in parts:
