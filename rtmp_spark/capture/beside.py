@@ -26,7 +26,7 @@ from rtmp_spark.capture.memory import steady_memory
 
 LONG_RUN = 1 << 20  # bytes of one window that are worth the way
 _ROOM = 16 << 20  # of shared memory; a longer run goes through the pipe
-_START = "from rtmp_spark.capture.beside import serve; serve({})"
+_START = "from rtmp_spark.capture.beside import serve; serve({}, {})"
 
 
 class Helper:
@@ -39,7 +39,7 @@ class Helper:
             self._room = mmap.mmap(file.fileno(), _ROOM)
             paths = os.pathsep.join(filter(None, sys.path))
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START.format(file.fileno())],
+                [sys.executable, "-c", _START.format(file.fileno(), _ROOM)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=(file.fileno(),),
@@ -56,9 +56,10 @@ class Helper:
 
     def tell_run(self, run: Run) -> None:
         size = len(run.data)
-        if size <= _ROOM:
+        fits = size <= len(self._room)
+        if fits:
             self._room[:size] = run.data
-        data = size if size <= _ROOM else run.data
+        data = size if fits else run.data
         self.tell("run", run.direction, run.offset, data, run.seg_offsets, run.seg_frames, run.seg_ts_ns)
 
     def answer(self) -> Any:
@@ -146,12 +147,15 @@ class Beside:
         return decoder
 
 
-def serve(room_fd: int) -> None:
+def serve(room_fd: int, room_bytes: int) -> None:
     """The helper's side: until nobody talks to it any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
-    room = mmap.mmap(room_fd, _ROOM, prot=mmap.PROT_READ)
-    with steady_memory():
-        _answer(room, sys.stdin.buffer, sys.stdout.buffer)
+    room = mmap.mmap(room_fd, room_bytes, prot=mmap.PROT_READ)
+    try:
+        with steady_memory():
+            _answer(room, sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:  # nobody listens any more
+        os._exit(0)
 
 
 def _answer(room: mmap.mmap, heard: IO[bytes], said: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ meaning is made in session.py; here they are only brought together.
 from __future__ import annotations
 
 import hmac
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -390,7 +390,7 @@ class Conversation:
         self._collect(sink)
         unread = self._unread()
         if unread is not None:
-            self._fold(sink, min(self._at, unread[0] - 1), unread[1])
+            self._fold(sink, min(self._at, unread[0] - 1), unread)
         elif self._over():
             self._fold(sink, None)
             self._settle()
@@ -514,20 +514,15 @@ class Conversation:
         secret = {f.msg_no for f in notable if isinstance(f, CommandFact) and carries_credentials(f.name)}
         return [row for row in payloads if row[0] not in secret]
 
-    def _fold(self, sink: RowSink, up_to: int | None, until_us: int | None = None) -> None:
-        """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules. What was
-        recorded after `until_us` is not all read."""
+    def _fold(self, sink: RowSink, up_to: int | None, unread: tuple[int, int] | None = None) -> None:
+        """Facts known at packet `up_to` (None: all), both directions in one order, through session and rules. Of what
+        was recorded from `unread` on not all is known."""
         if self._folded:
             return
         self._folded = up_to is None
         self._notable.sort()
+        waits_at = self._put_off_answers(unread)
         session, names = self.session, (self.direction_name(0), self.direction_name(1))
-        newest_us = (self.connection.ts_last_ns or 0) // 1000
-        if until_us is not None:
-            newest_us = min(newest_us, until_us)
-        waits_at = put_off_answers(
-            self._notable, self._media_at, lambda number, fact: session.unasked(names[number], fact), newest_us
-        )
         if up_to is not None and waits_at is not None:  # else rows would depend on where windows end
             up_to = min(up_to, waits_at - 1)
         cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
@@ -563,6 +558,20 @@ class Conversation:
             self.findings.extend(session.found)
             session.found = []
         self._match_stream(sink)
+
+    def _put_off_answers(self, unread: tuple[int, int] | None) -> int | None:
+        names, newest_us = (self.direction_name(0), self.direction_name(1)), (self.connection.ts_last_ns or 0) // 1000
+        beyond: list[tuple[int, int, int, Notable]] = []
+        if unread is not None:
+            newest_us = min(newest_us, unread[1])
+            known = bisect_left(self._notable, (unread[0],))
+            beyond, self._notable = self._notable[known:], self._notable[:known]
+        waits_at = put_off_answers(
+            self._notable, self._media_at, lambda number, fact: self.session.unasked(names[number], fact), newest_us
+        )
+        if beyond:
+            self._notable = sorted(self._notable + beyond)
+        return waits_at
 
     def _media_next(self, done: list[int]) -> int:
         """The packet that made the next media row known, behind those that are done."""

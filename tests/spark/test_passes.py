@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +20,8 @@ import rewrite
 from wrappings import Said, Tunnel, in_tls, over_tcp, said
 from wrappings import write as written
 
+from rtmp_spark.capture import conversation
+from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.facts import Notable
 from rtmp_spark.capture.files import open_capture
 from rtmp_spark.capture.pcap import write
@@ -53,8 +56,9 @@ def sequential(paths: Iterable[Path], options: Options = OPTIONS) -> Rows:
 class Tables:
     """A lake of lists."""
 
-    def __init__(self, options: Options = OPTIONS) -> None:
+    def __init__(self, options: Options = OPTIONS, helpers: Helpers | None = None) -> None:
         self.options = options
+        self.helpers = helpers
         self.rows: Rows = {name: [] for name in DECODED}
         self.files = 0
         self.resumed = 0
@@ -93,7 +97,7 @@ class Tables:
             pieces = list(found.values())
             states = [packed for g, own in going_on_in.items() if assigned.of_group[g] == bucket for packed in own]
             plans_of = list({p.split.file for p in pieces})
-            for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns):
+            for blobs, account in decode(pieces, plans_of, options, DECODED, states, newest_ns, helpers=self.helpers):
                 for name, blob in blobs.items():
                     made[name] += rows_of(blob).to_pylist()
                 if account is not None:
@@ -310,6 +314,36 @@ def test_ingests_one_by_one(name: str, sample_pcaps: Path, tmp_path: Path) -> No
     assert difference(expected, tables.rows) == ""
     if expected["messages"]:
         assert tables.resumed > 0
+
+
+def saved_states(tables: Tables) -> list[dict[str, Any]]:
+    """Without the numbers that only keep the order of what one packet of one direction told."""
+    states = [state_of(row["state"]) for row in tables.rows["open_flows"]]
+    for state in states:
+        state["conversation"]["notable"] = [[at, side, fact] for at, side, _, fact in state["conversation"]["notable"]]
+    return states
+
+
+def test_decoded_beside(sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process changes nothing, not even what is saved for the next ingest."""
+    monkeypatch.setattr(conversation, "LONG_RUN", 1)
+    path = sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
+    files = cut_file(path, tmp_path, (400, 700))
+    with closing(Helpers(2)) as helpers:
+        here, beside = Tables(), Tables(helpers=helpers)
+        for file in files:
+            for tables in (here, beside):
+                tables.ingest([file], split_bytes=10_000)
+            assert saved_states(beside) == saved_states(here)
+        assert difference(here.rows, beside.rows) == ""
+        assert helpers._all
+    assert difference(sequential(files), beside.rows) == ""
+
+
+def test_a_bucket_that_others_would_wait_for() -> None:
+    assert assign({1: 100}, [], [], [], 2).heavy == {0}
+    assert assign({1: 100, 2: 90}, [], [], [], 2).heavy == frozenset()
+    assert len(assign({1: 100, 2: 10, 3: 10}, [], [], [], 2).heavy) == 1
 
 
 def test_rotated_files_in_any_order(sample_pcaps: Path) -> None:
