@@ -51,6 +51,7 @@ from .tables import WRITERS
 from .together import judged_together
 
 SPLIT_BYTES = 64 << 20
+LITTLE = 2_000  # rows of one table, which is written beside small questions
 FEW_ROWS = 20_000  # of all tables; more are written quicker by code made for them
 DECODED = tuple(name for name in TABLES if name not in ("captures", "payloads", "deliveries"))
 
@@ -349,18 +350,19 @@ class _Ingest:
                 return [pool.submit(writer.append, name, made) for name, made in tables.items()]
 
             # Who fills every core comes last, or the questions between would wait for it.
-            done = write({n: made for n, made in final.items() if isinstance(made, pa.Table)})
+            little = {n: made for n, made in final.items() if isinstance(made, pa.Table) and made.num_rows <= LITTLE}
+            done = write(little)
             known = neighbours(writer, sensor, fresh)
-            streams, findings, changed = judged_together(writer, sensor, fresh, known)
             for first in done[:1]:
                 first.result()
             failpoint("between tables")
+            done += write({n: made for n, made in final.items() if n not in little})
+            streams, findings, changed = judged_together(writer, sensor, fresh, known)
             findings = pa.concat_tables([findings, about_files["findings"]])
             retold = pa.array([s.uid for s in changed if "findings" in s.tables], pa.string())
             told_before = pc.sum(pc.is_in(findings["uid"], retold)).as_py() or 0
             self.summary.rows["findings"] = findings.num_rows - told_before
             done += write({"streams": streams, "findings": findings, "captures": about_files["captures"]})
-            done += write({n: made for n, made in final.items() if not isinstance(made, pa.Table)})
             for each in done:
                 each.result()
         delivered, again = deliveries(writer, sensor, fresh, known, superseded)

@@ -41,10 +41,6 @@ NAMES = (
     "republish_same_name.pcap",
     "p1936_extended_timestamps_multichunk.pcap",
 )
-    "ffmpeg_publish_bframes_rtmpdump_play.pcap",
-    "republish_same_name.pcap",
-    "p1936_extended_timestamps_multichunk.pcap",
-)
 
 
 @pytest.fixture
