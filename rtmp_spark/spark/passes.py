@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import PurePath
@@ -279,13 +280,16 @@ def stamped(rows: pa.Table, schema: pa.Schema, ingest_id: int) -> pa.Table:
 
 def collected(parts: pa.Table, tables: Iterable[str], ingest_id: int) -> dict[str, pa.Table]:
     """The rows of staged parts that came to the driver."""
-    found: dict[str, pa.Table] = {}
-    for name in tables:
+
+    def unpacked(name: str) -> pa.Table | None:
         blobs = parts[name].drop_null().to_pylist()
-        if blobs:
-            rows = pa.concat_tables([rows_of(blob) for blob in blobs])
-            found[name] = stamped(rows, arrow_schema(name), ingest_id)
-    return found
+        if not blobs:
+            return None
+        return stamped(pa.concat_tables([rows_of(blob) for blob in blobs]), arrow_schema(name), ingest_id)
+
+    names = list(tables)
+    with ThreadPoolExecutor() as pool:  # Spark waits meanwhile
+        return {name: rows for name, rows in zip(names, pool.map(unpacked, names)) if rows is not None}
 
 
 def accounts(parts: pa.Table) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from .sets import Sets
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
+HEAVY_BYTES = 256 << 20  # less is decoded before a second process has started
 BUCKET_BYTES = 2 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
 
 
@@ -169,5 +170,5 @@ def assign(
         heapreplace(filled, (weight + load[top], lightest))
     for group in weights:
         buckets.of_group[group] = place[sets.root(group)]
-    buckets.heavy = frozenset(bucket for weight, bucket in filled if 2 * weight * cores > 3 * total)
+    buckets.heavy = frozenset(b for weight, b in filled if weight > HEAVY_BYTES and 2 * weight * cores > 3 * total)
     return buckets

@@ -341,9 +341,11 @@ def test_decoded_beside(sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_bucket_that_others_would_wait_for() -> None:
-    assert assign({1: 100}, [], [], [], 2).heavy == {0}
-    assert assign({1: 100, 2: 90}, [], [], [], 2).heavy == frozenset()
-    assert len(assign({1: 100, 2: 10, 3: 10}, [], [], [], 2).heavy) == 1
+    gigabyte = 1 << 30
+    assert assign({1: gigabyte}, [], [], [], 2).heavy == {0}
+    assert assign({1: gigabyte, 2: gigabyte}, [], [], [], 2).heavy == frozenset()
+    assert len(assign({1: gigabyte, 2: gigabyte // 9, 3: gigabyte // 9}, [], [], [], 2).heavy) == 1
+    assert assign({1: gigabyte // 9}, [], [], [], 2).heavy == frozenset()
 
 
 def test_rotated_files_in_any_order(sample_pcaps: Path) -> None:
