@@ -55,6 +55,7 @@ from .paths import open_file
 from .pulse import Pulse
 from .scan import GROUPS, group_of_key, places
 
+FLUSH_BYTES = 16 << 20  # of payload, after which rows leave
 PART_BYTES = 8 << 20  # of rows in one staged part, before compression
 
 
@@ -276,7 +277,7 @@ def decode(
     recording.resume(states)
     parts = Parts(tables)
     ordered = sorted(pieces, key=lambda p: (p.split.file.number, p.split.start))
-    dissector, current, told = Dissector(), -1, 0
+    dissector, current, told, read = Dissector(), -1, 0, 0
     for piece in ordered:
         number = piece.split.file.number
         if number != current:
@@ -284,10 +285,12 @@ def decode(
         for block, segments in _packets(piece, dissector, recording):
             recording.feed(block, segments, number)
             parts.add(recording._sink.ready())
-            messages = parts.rows.get("messages", 0)
-            pulse.add(bytes=int(segments.length.sum()), messages=messages - told)
-            told = messages
-        parts.add(recording.take())
+            messages, size = parts.rows.get("messages", 0), int(segments.length.sum())
+            pulse.add(bytes=size, messages=messages - told)
+            told, read = messages, read + size
+        if read >= FLUSH_BYTES:  # not for every tiny file: a batch costs much the same whatever it holds
+            parts.add(recording.take())
+            read = 0
         if parts.full:
             yield parts.take(), None
     recording.rest()

@@ -55,9 +55,14 @@ def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
 
 def _read_ahead(file: BinaryIO, header: PcapHeader, offsets: Ints) -> Iterator[tuple[int, int, bytes]]:
     """Stretches with their bytes; the next is on its way while one is decoded."""
+    stretches = list(_stretches(offsets))
+    if len(stretches) == 1:
+        ((first, until),) = stretches
+        yield first, until, _read(file, header, int(offsets[first]), int(offsets[until - 1]))
+        return
     with ThreadPoolExecutor(1) as reader:
         coming: tuple[int, int, Future[bytes]] | None = None
-        for first, until in _stretches(offsets):
+        for first, until in stretches:
             reading = reader.submit(_read, file, header, int(offsets[first]), int(offsets[until - 1]))
             if coming is not None:
                 yield coming[0], coming[1], coming[2].result()
