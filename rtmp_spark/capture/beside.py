@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from rtmp_spark.capture.direction import DirectionDecoder
 from rtmp_spark.capture.items import Run
-from rtmp_spark.capture.memory import steady_memory
+from rtmp_spark.capture.memory import keep_freed_memory, rare_collections
 
 LONG_RUN = 1 << 20  # bytes of one window that are worth the way
 _ROOM = 16 << 20  # of shared memory; a longer run goes through the pipe
@@ -30,14 +30,14 @@ _START = "from rtmp_spark.capture.beside import serve; serve({}, {})"
 
 
 class Helper:
-    """The other process. It does one thing at a time, and answers before it is told the next: no pipe fills up."""
+    """The other process. It answers one run before it gets the next, so nobody waits for a full pipe for ever."""
 
     def __init__(self) -> None:
         shared = Path("/dev/shm")
         with tempfile.TemporaryFile(dir=shared if shared.is_dir() else None) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM)  # or a full disk would be a signal that ends us
             self._room = mmap.mmap(file.fileno(), _ROOM)
-            paths = os.pathsep.join(filter(None, sys.path))
+            paths = os.pathsep.join(path for path in sys.path if path and isinstance(path, str))
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _START.format(file.fileno(), _ROOM)],
                 stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Helper:
 
 
 class Helpers:
-    """As many as there are cores to spare, each started when it is first asked for."""
+    """At most so many, each started when it is first asked for."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -94,7 +94,7 @@ class Helpers:
         self._left -= 1
         try:
             self._all.append(Helper())
-        except OSError:  # no room, no more processes: it goes without
+        except (OSError, TypeError, ValueError, AttributeError):  # no room, no process, no such system: it goes without
             self._left = 0
             return None
         return self._all[-1]
@@ -112,20 +112,21 @@ class Beside:
 
     def __init__(self, decoder: DirectionDecoder, helper: Helper, helpers: Helpers) -> None:
         self._decoder, self._helper, self._helpers = decoder, helper, helpers
-        self._under_way: tuple[int, int] | None = None  # packet and time of the first byte of the run
-        self._searches: tuple[int, int] | None = None
+        self._under_way: tuple[int, int] | None = None  # packet and time that its facts are not older than
+        self._unread = decoder.unread
         helper.tell("begin", decoder.state(), decoder.settings)
 
     def receive_run(self, run: Run) -> None:
         self.hear()
         self._helper.tell_run(run)
-        self._under_way = int(run.seg_frames[0]), int(run.seg_ts_ns.min()) // 1000
+        begins = int(run.seg_frames[0]), int(run.seg_ts_ns.min()) // 1000
+        self._under_way = _earlier(begins, self._unread)
 
     def hear(self) -> None:
         """Wait for the facts of the run that is under way."""
         if self._under_way is not None:
             self._under_way = None
-            told, self._searches = self._helper.answer()
+            told, self._unread = self._helper.answer()
             self._decoder.facts.add(told)
 
     def catch_up(self, since_us: int) -> None:
@@ -134,9 +135,9 @@ class Beside:
             self.hear()
 
     @property
-    def unread(self) -> list[tuple[int, int]]:
-        """Packet and time of the first bytes that gave no facts yet."""
-        return [place for place in (self._under_way, self._searches) if place is not None]
+    def unread(self) -> tuple[int, int] | None:
+        """As of a decoder; a run that is under way is not read."""
+        return self._under_way or self._unread
 
     def home(self) -> DirectionDecoder:
         self.hear()
@@ -147,12 +148,17 @@ class Beside:
         return decoder
 
 
+def _earlier(place: tuple[int, int], other: tuple[int, int] | None) -> tuple[int, int]:
+    return place if other is None else (min(place[0], other[0]), min(place[1], other[1]))
+
+
 def serve(room_fd: int, room_bytes: int) -> None:
     """The helper's side: until nobody talks to it any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     room = mmap.mmap(room_fd, room_bytes, prot=mmap.PROT_READ)
+    keep_freed_memory()
     try:
-        with steady_memory():
+        with rare_collections():
             _answer(room, sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:  # nobody listens any more
         os._exit(0)
@@ -175,8 +181,8 @@ def _answer(room: mmap.mmap, heard: IO[bytes], said: IO[bytes]) -> None:
             direction, offset, data, *places = values
             data = room[:data] if isinstance(data, int) else data
             decoder.receive_run(Run(None, direction, offset, data, *places))  # type: ignore[arg-type]
-            answer = decoder.take_facts(), decoder.searches_at if decoder.searches else None
+            answer = decoder.take_facts(), decoder.unread
         else:
             answer = decoder.state()
-        pickle.dump(answer, said, 5)
+        said.write(pickle.dumps(answer, 5))  # whole: the first part of it would fill the pipe, and the rest wait
         said.flush()

@@ -131,12 +131,12 @@ class Conversation:
             self._start(number, final=isinstance(item, End))
 
     def _goes_out(self, number: int, decoder: DirectionDecoder, item: Item, helpers: Helpers) -> bool:
-        """Long runs of a connection that is known are decoded beside; for anything but a run that comes home."""
-        if not isinstance(item, Run):
+        """Long runs of a connection that is known are decoded beside; for anything else a direction comes home."""
+        if not isinstance(item, Run) or len(item.data) < LONG_RUN:
             self.come_home(number)
             return False
         if number not in self._out:
-            if len(item.data) < LONG_RUN or self.uid is None or self.wrapping is not None:
+            if self.uid is None or self.wrapping is not None:
                 return False
             settings = self._settings
             if settings.hook is not None or settings.keep_payloads or decoder.phase != "chunks":
@@ -413,10 +413,9 @@ class Conversation:
         for more than two minutes: all that the other side says waits as well."""
         found = [(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
         for number, decoder in enumerate(self.directions):
-            if number in self._out:
-                found += self._out[number].unread
-            elif decoder is not None and decoder.searches:
-                found.append(decoder.searches_at)
+            reader = self._out.get(number, decoder)
+            if reader is not None and reader.unread is not None:
+                found.append(reader.unread)
         if found:
             since = (self.connection.ts_last_ns or 0) // 1000 - _AWAITED_US
             found = [place for place in found if place[1] >= since]

@@ -150,7 +150,7 @@ class DirectionDecoder:
 
     __slots__ = (
         "_base", "_decoder", "_headed", "_hook", "_interval_rows", "_keep_payloads", "_lagging", "_last", "_limits",
-        "_message_rows", "_msg_no", "_places", "_settled", "_tags", "_waiting",
+        "_message_rows", "_msg_no", "_places", "_settled", "_tags", "_usual_limits", "_waiting",
         "facts", "midstream", "synchronised", "type_counts",
     )  # fmt: skip
 
@@ -167,6 +167,7 @@ class DirectionDecoder:
         hook: MessageHook | None = None,
     ) -> None:
         self._limits = limits
+        self._usual_limits = limits == DEFAULT_LIMITS
         self._decoder = RtmpDecoder(limits, phase=phase)
         self.midstream = phase == "midstream"
         self.synchronised = not self.midstream
@@ -272,15 +273,16 @@ class DirectionDecoder:
         return facts
 
     @property
-    def searches(self) -> bool:
-        """Whether bytes wait in which no message was found yet."""
+    def unread(self) -> tuple[int, int] | None:
+        """Packet and time that later facts are not older than, where bytes wait: for the rest of their message, which
+        may show what is wrong with its beginning, or for more of them to find a message in."""
         decoder = self._decoder
-        return decoder.phase in ("search", "bridge") and decoder.offset > decoder.buffered_from
-
-    @property
-    def searches_at(self) -> tuple[int, int]:
-        """Packet and time of the first of these bytes."""
-        at, _, ts = self._place(self._decoder.buffered_from)
+        start = decoder.pending_start
+        if start is None:
+            if decoder.offset == decoder.buffered_from:
+                return None
+            start = decoder.buffered_from
+        at, _, ts = self._place(start)
         return at, ts
 
     @property
@@ -472,7 +474,7 @@ class DirectionDecoder:
 
     def _command(self, event: MessageReceived, msg_no: int, at: int, frame: int, ts: int) -> None:
         type_id, payload = event[4], event[17]
-        if self._limits is DEFAULT_LIMITS and len(payload) <= _REPEATED_BYTES:
+        if self._usual_limits and len(payload) <= _REPEATED_BYTES:
             said, violations, plays = _read_repeated(type_id, payload)
         else:
             said, violations, plays = _read_command(type_id, payload, self._limits)

@@ -26,7 +26,7 @@ from rtmp_spark.capture.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.capture.items import Closed, Item
 from rtmp_spark.capture.judging import Ended
 from rtmp_spark.capture.keylog import can_decrypt, tls_secrets
-from rtmp_spark.capture.memory import steady_memory
+from rtmp_spark.capture.memory import rare_collections
 from rtmp_spark.capture.packet import Dissector
 from rtmp_spark.capture.rows import Batch, RowSink
 from rtmp_spark.capture.rtmpt import SessionWrapping, SharedConnection, Tunnels
@@ -142,7 +142,7 @@ class Recording:
         self._lingering: list[Conversation] = []  # over, but their RTMPT sessions live on in other connections
 
     def batches(self) -> Iterator[Batch]:
-        with steady_memory():
+        with rare_collections():
             yield from self._batches()
 
     def _batches(self) -> Iterator[Batch]:

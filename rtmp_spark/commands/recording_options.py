@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rtmp_spark.capture import keylog
 from rtmp_spark.capture.keylog import KeyLog
+from rtmp_spark.capture.memory import keep_freed_memory
 from rtmp_spark.capture.recording import CaptureFile, Recording
 from rtmp_spark.capture.redact import Redactor, load_key
 from rtmp_spark.capture.service import TLS
@@ -109,6 +110,8 @@ def refuse_for_lake(args: argparse.Namespace) -> None:
 
 
 def make_settings(args: argparse.Namespace) -> Settings:
+    """What a command that reads captures asks for."""
+    keep_freed_memory()
     return Settings(
         judge=Judge,
         catalogue=entry,

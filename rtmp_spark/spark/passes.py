@@ -8,6 +8,7 @@ named, and the rest lands.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.beside import Helpers
 from rtmp_spark.capture.columns import arrow_batch, arrow_column
-from rtmp_spark.capture.memory import steady_memory
+from rtmp_spark.capture.memory import keep_freed_memory, rare_collections
 from rtmp_spark.schema import arrow_schema
 
 from .decode import Options, Piece, SplitPlan, account_of, decode, rows_of
@@ -52,7 +53,7 @@ _PIECES = pa.schema(
 )
 
 Batches = Iterator[pa.RecordBatch]
-HELPERS = 2  # of a bucket on whose one connection all wait: one for each direction
+MOST_HELPERS = 2  # of a bucket for which all wait: one for each direction
 CONNECTION_WEIGHT = 512 << 10  # in bytes of payload, so that no bucket holds more than a few thousand connections
 _NOT_THE_WORKERS = ("ModuleNotFoundError", "ImportError", "No space left", "MemoryError: JVM", "KeyboardInterrupt")
 
@@ -108,7 +109,8 @@ def _scan_job(spark: SparkSession, tasks: Sequence[Sequence[Split]], driver: int
 
 def _scanner(driver: int, watched: str) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with steady_memory(), closing(Pulse(watched)) as pulse:
+        keep_freed_memory()
+        with closing(Pulse(watched)) as pulse:
             for batch in batches:
                 for text in batch.column(1).to_pylist():
                     for fields in json.loads(text):
@@ -173,6 +175,11 @@ def bound(keys: Iterable[bytes]) -> list[list[int]]:
     return [sorted(groups) for groups in servers.values() if len(groups) > 1]
 
 
+def spare_cores(heavy: int) -> int:
+    """For processes beside a worker, on its machine, where so many workers may want some."""
+    return max(min((os.cpu_count() or 1) // heavy - 1, MOST_HELPERS), 0)
+
+
 class Decoder:
     """The second pass over an index: buckets in, a DataFrame of staged parts out."""
 
@@ -207,6 +214,9 @@ class Decoder:
         except Exception as error:
             if not is_workers_fault(error):
                 raise
+            if self.buckets.heavy:  # the process beside a worker may be to blame
+                self.buckets.heavy = frozenset()
+                return self.run(index, groups, keep)
             if len(groups) <= 1:
                 return [(group, reason(error)) for group in groups]
             ordered = sorted(groups)
@@ -233,6 +243,7 @@ class Decoder:
         watched, heavy = self.watched, self.buckets.heavy
 
         def run(batches: Batches) -> Batches:
+            keep_freed_memory()
             rows = [row for batch in batches for row in batch.to_pylist()]
             for bucket in sorted({row["bucket"] for row in rows}):
                 failpoint("split", driver)
@@ -248,8 +259,8 @@ class Decoder:
                 groups = frozenset(group for piece in pieces.values() for group in piece.groups)
                 files = {p.split.file for p in pieces.values()}
                 open_flows = [state for g in sorted(groups) for state in states.get(g, ())]
-                helpers = Helpers(HELPERS if bucket in heavy else 0)
-                with steady_memory(), closing(helpers), closing(Pulse(watched)) as pulse:
+                helpers = Helpers(spare_cores(len(heavy)) if bucket in heavy else 0)
+                with rare_collections(), closing(helpers), closing(Pulse(watched)) as pulse:
                     what = list(pieces.values()), list(files), options, tables, open_flows, newest_ns
                     parts = decode(*what, pulse, helpers)
                     for blobs, account in parts:

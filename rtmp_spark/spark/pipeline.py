@@ -349,15 +349,15 @@ class _Ingest:
             def write(tables: dict[str, Any]) -> list[Future[None]]:
                 return [pool.submit(writer.append, name, made) for name, made in tables.items()]
 
-            # Who fills every core comes last, or the questions between would wait for it.
+            # Who fills every core comes after the questions that every ingest asks, or these would wait for it.
             little = {n: made for n, made in final.items() if isinstance(made, pa.Table) and made.num_rows <= LITTLE}
             done = write(little)
             known = neighbours(writer, sensor, fresh)
+            done += write({n: made for n, made in final.items() if n not in little})
+            streams, findings, changed = judged_together(writer, sensor, fresh, known)
             for first in done[:1]:
                 first.result()
             failpoint("between tables")
-            done += write({n: made for n, made in final.items() if n not in little})
-            streams, findings, changed = judged_together(writer, sensor, fresh, known)
             findings = pa.concat_tables([findings, about_files["findings"]])
             retold = pa.array([s.uid for s in changed if "findings" in s.tables], pa.string())
             told_before = pc.sum(pc.is_in(findings["uid"], retold)).as_py() or 0

@@ -18,7 +18,7 @@ from .sets import Sets
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
-HEAVY_BYTES = 256 << 20  # less is decoded before a second process has started
+HEAVY_BYTES = 256 << 20  # on less a second process saves no more than its start takes
 BUCKET_BYTES = 2 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
 
 
@@ -131,7 +131,7 @@ class Buckets:
 
     of_group: dict[int, int] = field(default_factory=dict)
     count: int = 0
-    heavy: frozenset[int] = frozenset()  # buckets that keep their core busy when others are idle already
+    heavy: frozenset[int] = frozenset()  # buckets that others would wait for
 
     @property
     def groups(self) -> frozenset[int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,53 @@ def test_the_same_rows(
     for window_bytes in (2_000, 15_000):
         assert rows(path, window_bytes, helpers) == rows(path, window_bytes, None)
     assert len(went_out) > 5
+
+
+def chunks(csid: int, timestamp: int, type_id: int, payload: bytes, *, extended: bool = False) -> list[bytes]:
+    """A message in chunks of 4096 bytes; `extended` has a field that its timestamp does not need."""
+    field = struct.pack(">I", timestamp) if extended else b""
+    head = b"\xff\xff\xff" if extended else struct.pack(">I", timestamp)[1:]
+    head += struct.pack(">I", len(payload))[1:] + bytes([type_id]) + struct.pack("<I", 1)
+    pieces = [payload[at : at + 4096] for at in range(0, len(payload), 4096)]
+    rest = [bytes([0xC0 | csid]) + field + piece for piece in pieces[1:]]
+    return [bytes([csid]) + head + field + pieces[0], *rest]
+
+
+def picture(size: int) -> bytes:
+    return b"\x27\x01\0\0\0" + struct.pack(">I", size - 9) + b"\x41" + bytes(size - 10)
+
+
+def with_a_fault_in_a_long_message() -> list[Packet]:
+    """The first of two faults is known only when its message is whole, long after the second."""
+    packets = [p for p in rewrite.read(SAMPLES / NAMES[0])[:29] if 44878 in (p.sport, p.dport)][:27]
+    sound = b"\xaf\x01" + b"\x21" * 198
+
+    def media(first: int, count: int) -> bytes:
+        times = range(first, first + 20 * count, 20)
+        return b"".join(b"".join(chunks(6, t, 9, picture(900)) + chunks(4, t, 8, sound)) for t in times)
+
+    long, short = chunks(6, 420, 9, picture(10_000), extended=True), chunks(4, 421, 8, sound, extended=True)
+    wire = media(20, 20) + b"".join((long[0], short[0], *long[1:])) + media(460, 40)
+    sender, last = next(p for p in reversed(packets) if p.sport == 44878), packets[-1]
+    seq, ack = sender.seq + len(sender.payload), last.seq + len(last.payload)
+    for number, at in enumerate(range(0, len(wire), 500)):
+        moved = {"ts_ns": last.ts_ns + (number + 1) * 1_000_000, "seq": (seq + at) & 0xFFFFFFFF, "ack": ack}
+        packets.append(replace(sender, payload=wire[at : at + 500], **moved))
+    return packets
+
+
+def test_a_fault_that_is_known_late_has_its_place(
+    tmp_path: Path, rows: Any, went_out: list[int], helpers: Helpers
+) -> None:
+    path = tmp_path / "late.pcap"
+    path.write_bytes(rewrite.pcap(rewrite.build(with_a_fault_in_a_long_message())))
+    whole = rows(path, 1 << 23, None)
+    (told,) = (row for row in whole["findings"] if "CHUNK_EXT_TS_NEEDLESS" in row)
+    assert "for 420" in told.split("for 421")[0]
+    for window_bytes in (700, 3_000, 14_700, 17_500):
+        assert rows(path, window_bytes, None) == whole
+        assert rows(path, window_bytes, helpers) == whole
+    assert went_out
 
 
 def test_a_run_that_is_too_long_for_the_shared_memory(
