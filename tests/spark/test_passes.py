@@ -33,7 +33,7 @@ from rtmp_spark.spark.apart import apart, at_home, of_parts
 from rtmp_spark.spark.decode import Options, Piece, account_of, decode, rows_of
 from rtmp_spark.spark.flow_state import _FACTS, STATE_VERSION, state_of
 from rtmp_spark.spark.ledger import Superseded
-from rtmp_spark.spark.passes import bound, reason, weights
+from rtmp_spark.spark.passes import bound, reason, spare_cores, weights
 from rtmp_spark.spark.paths import CaptureFile, list_captures
 from rtmp_spark.spark.pipeline import DECODED, with_secrets
 from rtmp_spark.spark.plan import Scanned, assign, cut, judge, number, split_plans
@@ -346,6 +346,15 @@ def test_a_bucket_that_others_would_wait_for() -> None:
     assert assign({1: gigabyte, 2: gigabyte}, [], [], [], 2).heavy == frozenset()
     assert len(assign({1: gigabyte, 2: gigabyte // 9, 3: gigabyte // 9}, [], [], [], 2).heavy) == 1
     assert assign({1: gigabyte // 9}, [], [], [], 2).heavy == frozenset()
+
+
+def test_no_more_processes_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert [spare_cores(heavy) for heavy in (1, 2, 3, 4, 5, 40)] == [2, 2, 1, 1, 0, 0]
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert [spare_cores(heavy) for heavy in (1, 2)] == [1, 0]
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert spare_cores(1) == 0
 
 
 def test_rotated_files_in_any_order(sample_pcaps: Path) -> None:
