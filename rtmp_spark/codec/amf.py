@@ -1,9 +1,9 @@
-"""AMF values, whatever their encoding, and the tagged JSON that tables and vectors write them in.
+"""AMF values of either encoding, and their form as tagged JSON in tables and vectors.
 
-Numbers, booleans, strings, null, strict arrays and byte arrays are Python's own (`float`/`int`, `bool`, `str`,
-`None`, `list`, `bytes`); the rest are the classes below. Order and duplicates of keys are kept, and so are
-strings that are not UTF-8. A reference stays a `Reference` that knows its target: values are trees, so comparing
-and printing them ends. This module reads and writes no AMF bytes; that is `amf0` and `amf3`.
+Numbers, booleans, strings, null, strict arrays and byte arrays are Python types (`float`/`int`, `bool`, `str`, `None`,
+`list`, `bytes`); the rest are the classes below. The order of keys, duplicate keys and strings that are not UTF-8 are
+kept. A reference remains a `Reference` with its target: values are trees, so comparing and printing them terminates.
+AMF bytes are read and written by `amf0` and `amf3`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from enum import Enum
 from typing import Any, NamedTuple, Union
 
 from .errors import DecodeError, EncodeError, Severity, ViolationCode
-from .limits import DEFAULT_LIMITS
+from .limits import DEFAULT_LIMITS, MAX_DEPTH, REFERENCES_WRITTEN_OUT
 
-MAX_DEPTH = 128  # nesting beyond this is refused whatever the limits say: walks over values are recursive
 _EXACT_INTEGERS = 2.0**53
 
 
@@ -31,7 +30,7 @@ UNDEFINED, UNSUPPORTED = Special.UNDEFINED, Special.UNSUPPORTED
 
 @dataclass(frozen=True, slots=True)
 class BadString:
-    """Text that is not UTF-8, as it was sent."""
+    """A string that is not UTF-8, as it was sent."""
 
     raw: bytes
 
@@ -40,7 +39,7 @@ Text = str | BadString
 
 
 class AmfObject:
-    """Properties in order of appearance; a name may come twice, and looking it up gives the last."""
+    """Properties in order of appearance. A name may occur twice; a lookup returns the last."""
 
     __slots__ = ("pairs",)
     __hash__ = None  # type: ignore[assignment]
@@ -104,7 +103,7 @@ class MixedArray:
 @dataclass(frozen=True, slots=True)
 class Date:
     ms: float  # since 1970, UTC; NaN is an invalid date
-    tz: int = 0  # reserved, minutes; "should not be filled" (AMF0 2.13), yet some do
+    tz: int = 0  # minutes; reserved ("should not be filled", AMF0 2.13), but some senders fill it
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Vector:
     kind: str  # int, uint, double, object
     items: list[Value]
     fixed: bool = False
-    class_name: Text = field(default="", compare=False)  # of an object vector; the tagged JSON has no place for it
+    class_name: Text = field(default="", compare=False)  # of an object vector; not part of the tagged JSON
 
 
 @dataclass(slots=True)
@@ -128,7 +127,7 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """An externalizable object: only its class knows its length, so it is the rest of the message."""
+    """An externalizable object: only its class defines its length, so it is taken to be the rest of the message."""
 
     class_name: Text
     raw: bytes
@@ -136,7 +135,7 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The object of this index again: of the AMF0 table of a message, or of its AMF3 one."""
+    """A reference to an earlier object, by its index in the AMF0 or AMF3 table of the message."""
 
     index: int
     amf3: bool = False
@@ -166,12 +165,12 @@ Value = Union[
 
 class AmfViolation(NamedTuple):
     code: ViolationCode
-    offset: int  # in the bytes that were given
+    offset: int  # in the parsed bytes
     detail: str
 
 
 class Reading:
-    """All that could be read, down to the pieces of a container that breaks off, and what was wrong."""
+    """The values that were read, including the parts of a truncated container, and the violations."""
 
     __slots__ = ("end", "values", "violations")
 
@@ -181,7 +180,7 @@ class Reading:
         self.violations: list[AmfViolation] = []
 
     def checked(self) -> list[Value]:
-        """The values, unless an error stands between them and what was sent."""
+        """The values; raises AmfError if a violation is an error."""
         for code, offset, detail in self.violations:
             if code.severity is Severity.ERROR:
                 raise AmfError(code, offset, detail, self.values)
@@ -189,7 +188,7 @@ class Reading:
 
 
 class AmfError(DecodeError):
-    """Damaged AMF; `values` is what could be read."""
+    """Damaged AMF; `values` holds what was read."""
 
     def __init__(self, code: ViolationCode, offset: int, detail: str, values: list[Value]) -> None:
         super().__init__(code, offset, detail)
@@ -197,32 +196,44 @@ class AmfError(DecodeError):
 
 
 def resolve(value: Value) -> Value:
-    """The value that a reference stands for; every other value is itself."""
+    """The target of a reference; any other value unchanged."""
     return value.target if type(value) is Reference else value
 
 
 def to_json(value: object) -> Any:
-    """The tagged JSON of a value, as an object that `json.dumps` takes.
-
-    Several values of one message belong into one call, as a list: then one budget bounds what references unfold to.
-    """
+    """The tagged JSON of a value, as an object for `json.dumps`."""
     return _JsonWriter().write(value, 0)
 
 
+def to_json_values(values: Iterable[object]) -> list[Any]:
+    """The tagged JSON of the values of one message. A value that is itself a reference is written out as its target,
+    up to `REFERENCES_WRITTEN_OUT` of them, so that every value can be read alone."""
+    written_out = 0
+    tagged = []
+    for value in values:
+        if isinstance(value, Reference) and value.target is not None:
+            written_out += 1
+            if written_out > REFERENCES_WRITTEN_OUT:
+                tagged.append(_ref(value.index))
+                continue
+        tagged.append(_JsonWriter().write(value, 0))
+    return tagged
+
+
 def from_json(tagged: object) -> Value:
-    """The value that a piece of tagged JSON stands for."""
+    """The value of a piece of tagged JSON."""
     return _value(tagged, 0)
 
 
 class _JsonWriter:
-    """References are written out, but only as far as the limits on depth and nodes of a message go."""
+    """Writes a reference out as its target the first time; when the target was written before, or is being written,
+    as `$ref`. So the JSON grows with the bytes of the message, however its references multiply."""
 
     def __init__(self) -> None:
-        self._nodes = DEFAULT_LIMITS.amf_nodes
         self._open: dict[int, int] = {}  # id of each container around the current value -> its index, if known
+        self._written: set[int] = set()  # ids of the values that a reference can have as its target
 
     def write(self, value: object, depth: int, index: int = -1) -> Any:
-        self._nodes -= 1
         if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, float):
@@ -231,12 +242,13 @@ class _JsonWriter:
             return value
         if isinstance(value, Reference):
             target = value.target
-            written_out = depth < DEFAULT_LIMITS.amf_depth and self._nodes > 0 and id(target) not in self._open
-            return self.write(target, depth, value.index) if target is not None and written_out else _ref(value.index)
+            written_out = target is not None and depth < DEFAULT_LIMITS.amf_depth and id(target) not in self._written
+            return self.write(target, depth, value.index) if written_out else _ref(value.index)
         if isinstance(value, BadString):
             return {"$badstring": value.raw.hex()}
         if isinstance(value, Special):
             return {"$" + value.value: True}
+        self._written.add(id(value))
         if isinstance(value, Date):
             return {"$date": None if math.isnan(value.ms) else _number(value.ms), "tz": value.tz}
         if isinstance(value, Xml):
@@ -248,7 +260,7 @@ class _JsonWriter:
         if id(value) in self._open:
             return _ref(self._open[id(value)])
         if depth >= MAX_DEPTH + DEFAULT_LIMITS.amf_depth:
-            raise EncodeError(f"AMF value nested more than {depth} deep")
+            raise EncodeError(f"AMF value is nested deeper than {depth}")
         self._open[id(value)] = index
         try:
             return self._container(value, depth + 1)
@@ -272,7 +284,7 @@ class _JsonWriter:
             return {"$vector": value.kind, "fixed": value.fixed, "items": self._items(value.items, depth)}
         if isinstance(value, Dictionary):
             return {"$dictionary": [self._items(pair, depth) for pair in value.pairs]}
-        raise EncodeError(f"{type(value).__name__} is no AMF value")
+        raise EncodeError(f"{type(value).__name__} is not an AMF value")
 
     def _items(self, items: Iterable[object], depth: int) -> list[Any]:
         write = self.write
@@ -308,13 +320,13 @@ def _number(value: float) -> Any:
 
 def _value(tagged: Any, depth: int) -> Value:
     if depth > MAX_DEPTH + DEFAULT_LIMITS.amf_depth:
-        raise EncodeError(f"tagged JSON nested more than {depth} deep")
+        raise EncodeError(f"tagged JSON is nested deeper than {depth}")
     if tagged is None or isinstance(tagged, (bool, int, float, str)):
         return tagged
     if isinstance(tagged, list):
         return [_value(item, depth + 1) for item in tagged]
     if not isinstance(tagged, dict):
-        raise EncodeError(f"{type(tagged).__name__} is no JSON")
+        raise EncodeError(f"{type(tagged).__name__} is not JSON")
     tag = next(iter(tagged), "")
     if tag[:1] != "$" or tag[:2] == "$$" or tag == "$pairs":
         return AmfObject(_pairs(tagged, depth))
@@ -337,7 +349,7 @@ def _tagged_value(tag: str, tagged: dict[str, Any], depth: int) -> Value:
     if tag == "$date":
         ms = math.nan if content is None else _value(content, depth)
         if not isinstance(ms, (int, float)):
-            raise ValueError("milliseconds are no number")
+            raise ValueError("milliseconds are not a number")
         return Date(ms, int(tagged["tz"]))
     if tag == "$xml":
         return Xml(_text(content))
@@ -353,7 +365,7 @@ def _tagged_value(tag: str, tagged: dict[str, Any], depth: int) -> Value:
         return MixedArray([_value(item, depth) for item in content], AmfObject(_pairs(tagged["assoc"], depth)))
     if tag == "$vector":
         if content not in ("int", "uint", "double", "object"):
-            raise ValueError(f"no vector of {content}")
+            raise ValueError(f"unknown vector type {content}")
         return Vector(content, [_value(item, depth) for item in tagged["items"]], bool(tagged["fixed"]))
     if tag == "$dictionary":
         return Dictionary([(_value(key, depth), _value(value, depth)) for key, value in content])
@@ -365,7 +377,7 @@ def _tagged_value(tag: str, tagged: dict[str, Any], depth: int) -> Value:
 def _text(tagged: Any) -> Text:
     text = _value(tagged, 0)
     if not isinstance(text, (str, BadString)):
-        raise ValueError("not a text")
+        raise ValueError("not a string")
     return text
 
 

@@ -1,8 +1,8 @@
 """AMF0, the encoding of ActionScript 1 and 2 (AMF 0 specification, 2007): bytes to values and back.
 
-The reader is one loop with a stack of its own: any nesting is safe, and the markers that commands are made of
-(strings, numbers, objects) cost no call. What breaks off is kept as far as it could be read. `amf3` takes over at
-marker 0x11. Nothing is allocated by a count before it was held against the bytes that remain.
+The reader is one loop with its own stack: any nesting is safe, and the most frequent markers (strings, numbers,
+objects) cost no call. Of truncated data, everything before the end is kept. `amf3` reads what follows marker 0x11. A
+count is compared with the remaining bytes before anything is allocated for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from . import amf3
 from .amf import (
-    MAX_DEPTH,
     UNDEFINED,
     UNSUPPORTED,
     AmfError,
@@ -35,14 +34,15 @@ from .amf import (
     from_json,
     resolve,
     to_json,
+    to_json_values,
 )
 from .errors import DecodeError, EncodeError, ViolationCode
-from .limits import DEFAULT_LIMITS, Limits
+from .limits import DEFAULT_LIMITS, MAX_DEPTH, Limits
 
 __all__ = [
     "UNDEFINED", "UNSUPPORTED", "AmfError", "AmfObject", "BadString", "Date", "Dictionary", "EcmaArray", "External",
     "MixedArray", "Reading", "Reference", "TypedObject", "Value", "Vector", "Xml", "dump_values", "from_json",
-    "parse_values", "read_value", "read_values", "resolve", "to_json",
+    "parse_values", "read_value", "read_values", "resolve", "to_json", "to_json_values",
 ]  # fmt: skip
 
 (_NUMBER, _BOOLEAN, _STRING, _OBJECT, _MOVIECLIP, _NULL, _UNDEFINED, _REFERENCE, _ECMA_ARRAY, _OBJECT_END,
@@ -57,15 +57,16 @@ _UINT16 = struct.Struct(">H")
 _UINT32 = struct.Struct(">I")
 _END = b"\x00\x00\x09"
 _PADDING = frozenset((_END, *(bytes(length) for length in range(1, 9))))
-_UNCOUNTED = -1  # of a container that an end marker closes, or of the message itself
-_ENDS_SAID = (ViolationCode.AMF_OBJECT_END, ViolationCode.AMF_LIMIT)
+_UNCOUNTED = -1  # count of a container that an end marker closes, and of the message itself
+_END_REPORTED = (ViolationCode.AMF_OBJECT_END, ViolationCode.AMF_LIMIT)
 _AMF3_ONLY = (bytes, bytearray, MixedArray, Vector, Dictionary, External)
 
 
 def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0, needed: int = 1) -> Reading:
-    """Every value from `start` to the end of the data, and every violation; raises nothing.
+    """Every value from `start` to the end of the data, and every violation; never raises.
 
-    Bytes that begin no value are an error inside a value and among the first `needed` ones, and else trailing.
+    An invalid marker is an error inside a value and among the first `needed` values; after them it begins trailing
+    bytes.
     """
     reader = _Reader(data, limits)
     reader.end = _plain_values(reader, start)
@@ -75,7 +76,7 @@ def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0, ne
 
 
 def read_value(data: bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Reading:
-    """The one value at `start`, and where it ends; raises nothing."""
+    """The value at `start`, and where it ends; never raises."""
     reader = _Reader(data, limits)
     reader.end = start
     _read_on(reader, 1, 1)
@@ -83,7 +84,7 @@ def read_value(data: bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Read
 
 
 def parse_values(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Value]:
-    """Every value up to the end of the data; damage raises an `AmfError` that has what could be read."""
+    """Every value up to the end of the data. Raises `AmfError`, which holds what was read, if the data is damaged."""
     return read_values(data, limits).checked()
 
 
@@ -98,13 +99,13 @@ def _read_on(reader: _Reader, needed: int, count: int) -> None:
 
 
 def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
-    """Read on from `pos` until there are `count` values; the careful way, for whatever may come."""
+    """Read from `pos` until there are `count` values, with every case handled."""
     data, values, objects = reader.data, reader.values, reader.objects
     size = len(data)
     deepest = reader.limits.amf_depth if reader.limits.amf_depth < MAX_DEPTH else MAX_DEPTH
-    sink: list[Any] = values  # of the innermost open container: (name, value) when it is keyed, else values
+    sink: list[Any] = values  # entries of the innermost open container: (name, value) if it is keyed, else values
     keyed = False
-    stack: list[tuple[list[Any], bool, int]] = []  # the same of what is around it
+    stack: list[tuple[list[Any], bool, int]] = []  # the same of the containers around it
     key: Text = ""
     value: Value
     if reader.unfinished is not None:
@@ -114,7 +115,7 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
     try:
         while True:
             node += 1
-            while True:  # close what ends here, then find the place of the next value
+            while True:  # close containers that end here, then find the next value
                 if keyed:
                     length = data[pos] << 8 | data[pos + 1] if pos < size else 0
                     at = pos + 2 + length
@@ -147,7 +148,7 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
             elif marker in _CONTAINERS:
                 stack.append((sink, keyed, count))
                 if len(stack) > deepest:
-                    raise DecodeError(ViolationCode.AMF_DEPTH, at, f"nested deeper than {deepest}")
+                    raise DecodeError(ViolationCode.AMF_DEPTH, at, f"containers are nested deeper than {deepest}")
                 if marker == _OBJECT:
                     value = AmfObject()
                     inner, count, pos = value.pairs, _UNCOUNTED, at + 1
@@ -170,10 +171,9 @@ def _read(reader: _Reader, pos: int, needed: int, count: int) -> int:
 
 
 def _plain_values(reader: _Reader, pos: int) -> int:
-    """The fast lane: scalars, and objects of scalars, which is what commands are made of.
+    """The fast path: scalars, and objects of scalars, which is what most commands consist of.
 
-    Gives the position where it stopped, at the first value that is anything else; damage stops it too, and is
-    then found where every case is handled.
+    Returns the position of the first value that is anything else, or damaged; `_read` continues there.
     """
     data, values = reader.data, reader.values
     size = len(data)
@@ -213,7 +213,7 @@ def _plain_values(reader: _Reader, pos: int) -> int:
 
 
 def _plain_properties(data: bytes, pos: int, pairs: list[tuple[Text, Value]], most: int) -> int:
-    """The fast lane for what an object holds; gives the position of the first property that it left out."""
+    """The fast path for the properties of an object; returns the position of the first one it did not read."""
     append = pairs.append
     size = len(data)
     try:
@@ -254,7 +254,7 @@ def _children(container: Value) -> list[Value]:
 
 
 class _Reader(Reading):
-    """What the loop needs seldom: containers, rare markers, the reference table, AMF3, and complaints."""
+    """The rare cases: containers, uncommon markers, the reference table, AMF3, and violations."""
 
     __slots__ = ("data", "limits", "nodes", "objects", "tables", "unfinished", "weights")
 
@@ -263,14 +263,14 @@ class _Reader(Reading):
         self.violations = []
         self.data = data
         self.limits = limits
-        self.nodes = limits.amf_nodes  # less what the fast lane, references and AMF3 took
-        self.unfinished: AmfObject | None = None  # left open by the fast lane
-        self.tables: amf3.Reader | None = None  # made when the first AMF3 value comes
+        self.nodes = limits.amf_nodes  # minus those that the fast path, references and AMF3 used
+        self.unfinished: AmfObject | None = None  # left open by the fast path
+        self.tables: amf3.Reader | None = None  # created for the first AMF3 value
         self.objects: list[Value] = []
-        self.weights: dict[int, int] = {}  # id of an object that was referred to -> nodes it takes to write it out
+        self.weights: dict[int, int] = {}  # id of a referenced object -> nodes of its expansion
 
     def open(self, marker: int, at: int) -> tuple[Value, list[Any], int, int]:
-        """The container at `at`, the list to fill, how many entries it announces, and where they begin."""
+        """The container at `at`, the list of its entries, the announced number of entries, and where they start."""
         if marker == _TYPED_OBJECT:
             begin = at + 3
             end = begin + _UINT16.unpack_from(self.data, at + 1)[0]
@@ -278,9 +278,9 @@ class _Reader(Reading):
             return typed, typed.pairs, _UNCOUNTED, end
         count: int = _UINT32.unpack_from(self.data, at + 1)[0]
         left = len(self.data) - at - 5
-        excess = AmfViolation(ViolationCode.AMF_LIMIT, at, f"array of {count} where {left} bytes are left")
+        excess = AmfViolation(ViolationCode.AMF_LIMIT, at, f"array of {count} entries, but only {left} bytes remain")
         if marker == _ECMA_ARRAY:
-            if count > left:  # only a hint, so reading can go on
+            if count > left:  # the count is only a hint, so reading can continue
                 self.violations.append(excess)
             array = EcmaArray()
             return array, array.pairs, count or _UNCOUNTED, at + 5  # many senders announce 0
@@ -290,7 +290,7 @@ class _Reader(Reading):
         return items, items, count, at + 5
 
     def rare(self, marker: int, at: int, node: int, append: amf3.Append, depth: int) -> int:
-        """Read the value of an uncommon marker that opens nothing; give the position behind it."""
+        """Read a value with an uncommon marker that is not a container; return the position after it."""
         if marker == _NULL:
             append(None)
         elif marker == _BOOLEAN:
@@ -304,25 +304,27 @@ class _Reader(Reading):
             append(self._reference(at, node, depth - 1))
             return at + 3
         elif marker == _DATE:
-            append(Date(*_DATE_BE.unpack_from(self.data, at + 1)))
+            date = Date(*_DATE_BE.unpack_from(self.data, at + 1))
+            self.violations += amf3.date_violations(date, at)
+            append(date)
             return at + 11
         elif marker in (_LONG_STRING, _XML):
             length: int = _UINT32.unpack_from(self.data, at + 1)[0]
             if length > self.limits.message_bytes:
-                raise DecodeError(ViolationCode.AMF_LIMIT, at, f"text of {length} bytes, more than a message holds")
+                raise DecodeError(ViolationCode.AMF_LIMIT, at, f"string of {length} bytes exceeds a message")
             text = self.text(at + 5, at + 5 + length)
             append(Xml(text) if marker == _XML else text)
             return at + 5 + length
         elif marker == _AMF3:
             return self._amf3_value(at + 1, node, append, depth)
         else:
-            raise DecodeError(ViolationCode.AMF_MARKER, at, f"0x{marker:02x} begins no AMF0 value")
+            raise DecodeError(ViolationCode.AMF_MARKER, at, f"unknown AMF0 marker 0x{marker:02x}")
         return at + 1
 
     def _reference(self, at: int, node: int, around: int) -> Reference:
         index: int = _UINT16.unpack_from(self.data, at + 1)[0]
         if index >= len(self.objects):
-            detail = f"a reference to object {index} where {len(self.objects)} came before"
+            detail = f"reference to object {index}, but only {len(self.objects)} precede it"
             self.violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, at, detail))
             return Reference(index)
         target = self.objects[index]
@@ -332,7 +334,7 @@ class _Reader(Reading):
         return Reference(index, False, target)
 
     def _is_open(self, target: Value, around: int) -> bool:
-        """Whether the value being read lies inside the target; then it is a cycle, and not written out."""
+        """True if the value being read is inside the target: a cycle, which is not expanded."""
         container: Any = self.values[-1]
         for level in range(around):
             if level:
@@ -356,23 +358,23 @@ class _Reader(Reading):
         reader = self.tables
         reader.pos, reader.nodes_left = at, self.nodes - node
         reader.read(append, depth)
-        self.nodes = reader.nodes_left + node + 1  # the value itself is counted by the loop
+        self.nodes = reader.nodes_left + node + 1  # the loop counts the value itself
         return reader.pos
 
     def text(self, begin: int, end: int) -> Text:
         data = self.data
         if end > len(data):
-            raise DecodeError(ViolationCode.AMF_TRUNCATED, begin, "the data ends inside a text")
+            raise DecodeError(ViolationCode.AMF_TRUNCATED, begin, "the data ends inside a string")
         try:
             return data[begin:end].decode()
         except UnicodeDecodeError as error:
             self.violations.append(
-                AmfViolation(ViolationCode.AMF_UTF8, begin + error.start, f"a text with an {error.reason}")
+                AmfViolation(ViolationCode.AMF_UTF8, begin + error.start, f"string is not UTF-8: {error.reason}")
             )
             return BadString(data[begin:end])
 
     def trailing(self, at: int, needed: int) -> bool:
-        """Whether what follows the values is none at all: no marker, padding, or one more end of an object."""
+        """True if the bytes after the values are not a value: an invalid marker, padding, or one more object end."""
         data = self.data
         left = len(data) - at
         if len(self.values) < needed or (data[at] in _VALUE_MARKERS and (left > 8 or data[at:] not in _PADDING)):
@@ -381,18 +383,18 @@ class _Reader(Reading):
         return True
 
     def end_missing(self, pos: int, length: int, all_there: bool) -> int:
-        """No end marker, or no room for a name of this length; give the position where the object ends."""
+        """Report a missing end marker, or a name that is too long; return the position where the object ends."""
         if length and not all_there:
             raise DecodeError(ViolationCode.AMF_TRUNCATED, pos, "the data ends inside a property")
-        if not self.violations or self.violations[-1].code not in _ENDS_SAID:  # one cause, one finding
-            self.violations.append(AmfViolation(ViolationCode.AMF_OBJECT_END, pos, "an object without its end marker"))
+        if not self.violations or self.violations[-1].code not in _END_REPORTED:  # one cause, one finding
+            self.violations.append(AmfViolation(ViolationCode.AMF_OBJECT_END, pos, "object without an end marker"))
         return pos if length else len(self.data)
 
     def stopped(self, error: DecodeError) -> None:
-        if self.violations and self.violations[-1].code in _ENDS_SAID and error.code is ViolationCode.AMF_TRUNCATED:
+        if self.violations and self.violations[-1].code in _END_REPORTED and error.code is ViolationCode.AMF_TRUNCATED:
             if self.violations[-1].code is ViolationCode.AMF_LIMIT:
                 return
-            self.violations.pop()  # the array around that object is cut as well: one cause, one finding
+            self.violations.pop()  # the array around that object is truncated as well: one cause, one finding
         self.violations.append(AmfViolation(error.code, error.offset, error.detail))
 
 
@@ -434,7 +436,7 @@ class _Writer:
             out.append(_DATE)
             out += amf3.double(value.ms)
             if not -0x8000 <= value.tz < 0x8000:
-                raise EncodeError(f"no time zone is {value.tz} minutes off")
+                raise EncodeError(f"time zone {value.tz} does not fit in 16 bits")
             out += value.tz.to_bytes(2, "big", signed=True)
         elif isinstance(value, Xml):
             self._long_text(_XML, amf3.encoded(value.text))
@@ -445,7 +447,7 @@ class _Writer:
             self._amf3.write(value, depth)
         else:
             if depth > MAX_DEPTH:
-                raise EncodeError(f"AMF value nested more than {MAX_DEPTH} deep")
+                raise EncodeError(f"AMF value is nested deeper than {MAX_DEPTH}")
             self._objects[id(value)] = len(self._objects)
             self._container(value, depth + 1)
 
@@ -470,12 +472,12 @@ class _Writer:
             out.append(_OBJECT)
             self._properties(value.items(), depth)
         else:
-            raise EncodeError(f"{type(value).__name__} is no AMF0 value")
+            raise EncodeError(f"{type(value).__name__} is not an AMF0 value")
 
     def _properties(self, pairs: Iterable[tuple[Text, object]], depth: int) -> None:
         for key, value in pairs:
             if not isinstance(key, (str, BadString)):
-                raise EncodeError(f"{type(key).__name__} is no name of a property")
+                raise EncodeError(f"{type(key).__name__} is not a property name")
             self._short_text(amf3.encoded(key))
             self.write(value, depth)
         self.out += _END
@@ -489,7 +491,7 @@ class _Writer:
         if index is None:
             self.write(value.target, depth)
         elif index > 0xFFFF:
-            raise EncodeError(f"AMF0 cannot refer to object {index}")
+            raise EncodeError(f"AMF0 cannot reference object {index}; the maximum is 65535")
         else:
             self.out.append(_REFERENCE)
             self.out += _UINT16.pack(index)

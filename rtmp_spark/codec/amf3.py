@@ -1,19 +1,19 @@
 """AMF3, the encoding of ActionScript 3 (AMF 3 specification, 2013): bytes to values and back.
 
-One `Reader` or `Writer` spans a whole message, because its string, trait and object tables do, across every AMF3
-value that AMF0 announces with marker 0x11. Nothing is allocated by a count before it was held against the bytes
-that remain; nesting is bounded, so recursion is. It does not know what any class means: the body of an
-externalizable object is kept as bytes.
+One `Reader` or `Writer` is used for a whole message, because the string, trait and object tables are shared by all AMF3
+values that AMF0 announces with marker 0x11. A count is compared with the remaining bytes before anything is allocated
+for it; nesting, and with it recursion, is bounded. No class is known here: the body of an externalizable object is kept
+as bytes.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .amf import (
-    MAX_DEPTH,
     UNDEFINED,
     AmfObject,
     AmfViolation,
@@ -33,7 +33,7 @@ from .amf import (
     Xml,
 )
 from .errors import DecodeError, EncodeError, ViolationCode
-from .limits import DEFAULT_LIMITS, Limits
+from .limits import DEFAULT_LIMITS, EXPANSION_CHARACTERS, EXPANSION_RATIO, MAX_DEPTH, Limits
 
 (_UNDEFINED, _NULL, _FALSE, _TRUE, _INTEGER, _DOUBLE, _STRING, _XML_DOCUMENT, _DATE, _ARRAY, _OBJECT, _XML,
  _BYTE_ARRAY, _VECTOR_INT, _VECTOR_UINT, _VECTOR_DOUBLE, _VECTOR_OBJECT, _DICTIONARY) = range(0x12)  # fmt: skip
@@ -48,7 +48,7 @@ Append = Callable[[Value], None]
 
 
 def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0) -> Reading:
-    """Every value up to the end of the data, and every violation; raises nothing."""
+    """Every value up to the end of the data, and every violation; never raises."""
     reading = Reading()
     reader = Reader(data, start, limits, reading.violations)
     try:
@@ -67,7 +67,7 @@ def read_values(data: bytes, limits: Limits = DEFAULT_LIMITS, start: int = 0) ->
 
 
 def parse_values(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Value]:
-    """Every value up to the end of the data; damage raises an `AmfError` that has what could be read."""
+    """Every value up to the end of the data. Raises `AmfError`, which holds what was read, if the data is damaged."""
     return read_values(data, limits).checked()
 
 
@@ -79,7 +79,7 @@ def dump_values(values: Iterable[object]) -> bytes:
 
 
 class EndOfMessage(Exception):
-    """An externalizable object took the rest; caught by whoever reads a whole message."""
+    """An externalizable object took the rest of the message; the functions that read a whole message catch this."""
 
 
 class _Traits(NamedTuple):
@@ -87,24 +87,27 @@ class _Traits(NamedTuple):
     names: tuple[Text, ...]
     dynamic: bool
     externalizable: bool
+    characters: int  # of the class name and the names
 
 
 class Reader:
-    """A cursor over one message. Values are handed over as they begin, so that a broken one is not lost whole."""
+    """A cursor over one message. Containers are appended before they are filled, so that truncated ones are kept."""
 
     def __init__(self, data: bytes, pos: int, limits: Limits, violations: list[AmfViolation]) -> None:
         self.data = data
         self.pos = pos
         self.nodes_left = limits.amf_nodes
+        self._start = pos
+        self._repeated = 0  # characters of the strings and names that were sent by reference
         self._max_depth = min(limits.amf_depth, MAX_DEPTH)
         self._violations = violations
         self._strings: list[Text] = []
         self._traits: list[_Traits] = []
         self._objects: list[Value] = []
-        self._weights: list[int] = []  # nodes that writing out each finished object takes; 0 while it is open
+        self._weights: list[int] = []  # nodes of the expansion of each object; 0 while it is open
 
     def read(self, append: Append, depth: int) -> None:
-        """Read the value at the cursor; `depth` is the nesting it would have as a container."""
+        """Read the value at the cursor; `depth` is its nesting if it is a container."""
         data, start = self.data, self.pos
         if start >= len(data):
             raise self._truncated("value")
@@ -124,7 +127,7 @@ class Reader:
             self._complex(marker, start, append, depth)
         else:
             self.pos = start
-            raise DecodeError(ViolationCode.AMF_MARKER, start, f"AMF3 has no marker 0x{marker:02x}")
+            raise DecodeError(ViolationCode.AMF_MARKER, start, f"unknown AMF3 marker 0x{marker:02x}")
 
     def _complex(self, marker: int, start: int, append: Append, depth: int) -> None:
         header = self._u29()
@@ -132,14 +135,16 @@ class Reader:
             append(self._reference(header >> 1, start))
             return
         if depth > self._max_depth and marker not in _LEAVES:
-            raise DecodeError(ViolationCode.AMF_DEPTH, start, f"nested deeper than {self._max_depth}")
+            raise DecodeError(ViolationCode.AMF_DEPTH, start, f"containers are nested deeper than {self._max_depth}")
         slot, before = len(self._objects), self.nodes_left
         self._weights.append(0)
         header >>= 1
         if marker in (_XML_DOCUMENT, _XML):
             self._register(Xml(self._text(header)), append)
         elif marker == _DATE:
-            self._register(Date(self._double()), append)
+            date = Date(self._double())
+            self._violations += date_violations(date, start)
+            self._register(date, append)
         elif marker == _BYTE_ARRAY:
             self._register(self._take(header, "byte array"), append)
         elif marker == _ARRAY:
@@ -160,7 +165,7 @@ class Reader:
 
     def _reference(self, index: int, start: int) -> Reference:
         if index >= len(self._objects):
-            detail = f"a reference to object {index} where {len(self._objects)} came before"
+            detail = f"reference to object {index}, but only {len(self._objects)} precede it"
             self._violations.append(AmfViolation(ViolationCode.AMF_REFERENCE, start, detail))
             return Reference(index, True)
         self._spend(self._weights[index], start)
@@ -180,7 +185,7 @@ class Reader:
             self.read(items.append, depth + 1)
 
     def _named(self, pairs: list[tuple[Text, Value]], key: Text, depth: int) -> None:
-        """Name and value, until an empty name."""
+        """Read names and values up to an empty name."""
         while key != "":
             self.read(_under(pairs, key), depth + 1)
             key = self._string()
@@ -205,16 +210,20 @@ class Reader:
                 raise DecodeError(
                     ViolationCode.AMF_REFERENCE,
                     start,
-                    f"a reference to traits {index} where {len(self._traits)} came before",
+                    f"reference to traits {index}, but only {len(self._traits)} precede it",
                 )
-            return self._traits[index]
+            traits = self._traits[index]
+            self._repeat(traits.characters, start)
+            return traits
         externalizable, dynamic, count = bool(header & 2), bool(header & 4), header >> 3
         if externalizable:
             dynamic, count = False, 0
         self._check_count(count, 1, "property names")
         self._spend(count, start)
         class_name = self._string()
-        traits = _Traits(class_name, tuple(self._string() for _ in range(count)), dynamic, externalizable)
+        names = tuple(self._string() for _ in range(count))
+        characters = sum(map(_length, (class_name, *names)))
+        traits = _Traits(class_name, names, dynamic, externalizable, characters)
         self._traits.append(traits)
         return traits
 
@@ -256,7 +265,7 @@ class Reader:
         if pos + 3 >= len(data):
             raise self._truncated("integer")
         self.pos = pos + 4
-        return number << 8 | data[pos + 3]  # the fourth byte counts in full
+        return number << 8 | data[pos + 3]  # the fourth byte has 8 bits
 
     def _double(self) -> float:
         number: float = _DOUBLE_BE.unpack(self._take(8, "double"))[0]
@@ -271,21 +280,24 @@ class Reader:
                 raise DecodeError(
                     ViolationCode.AMF_REFERENCE,
                     start,
-                    f"a reference to string {index} where {len(self._strings)} came before",
+                    f"reference to string {index}, but only {len(self._strings)} precede it",
                 )
-            return self._strings[index]
+            text = self._strings[index]
+            self._repeat(_length(text), start)
+            return text
         text = self._text(header >> 1)
         if text != "":  # the empty string is never sent by reference (AMF3 1.3.2)
             self._strings.append(text)
         return text
 
     def _text(self, length: int) -> Text:
-        raw = self._take(length, "text")
+        raw = self._take(length, "string")
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
             offset = self.pos - length + error.start
-            self._violations.append(AmfViolation(ViolationCode.AMF_UTF8, offset, f"a text with an {error.reason}"))
+            detail = f"string is not UTF-8: {error.reason}"
+            self._violations.append(AmfViolation(ViolationCode.AMF_UTF8, offset, detail))
             return BadString(raw)
 
     def _take(self, length: int, what: str) -> bytes:
@@ -299,15 +311,32 @@ class Reader:
     def _check_count(self, count: int, least_bytes: int, what: str) -> None:
         left = len(self.data) - self.pos
         if count * least_bytes > left:
-            raise DecodeError(ViolationCode.AMF_LIMIT, self.pos, f"{what} of {count} where {left} bytes are left")
+            detail = f"{what} of {count} entries, but only {left} bytes remain"
+            raise DecodeError(ViolationCode.AMF_LIMIT, self.pos, detail)
 
     def _spend(self, nodes: int, offset: int) -> None:
         self.nodes_left -= nodes
         if self.nodes_left < 0:
             raise DecodeError(ViolationCode.AMF_LIMIT, offset, "too many values")
 
+    def _repeat(self, characters: int, offset: int) -> None:
+        """Count a string or names that are sent by reference: a few bytes may stand for kilobytes."""
+        self._repeated += characters
+        if self._repeated > EXPANSION_CHARACTERS + EXPANSION_RATIO * (offset - self._start):
+            raise DecodeError(ViolationCode.AMF_LIMIT, offset, "references to strings expand to too much text")
+
     def _truncated(self, what: str) -> DecodeError:
         return DecodeError(ViolationCode.AMF_TRUNCATED, self.pos, f"the data ends inside a {what}")
+
+
+def date_violations(date: Date, offset: int) -> list[AmfViolation]:
+    if math.isfinite(date.ms):
+        return []
+    return [AmfViolation(ViolationCode.AMF_DATE, offset, f"the milliseconds of a date are {date.ms}")]
+
+
+def _length(text: Text) -> int:
+    return len(text) if isinstance(text, str) else 2 * len(text.raw)
 
 
 def _under(pairs: list[tuple[Any, Value]], key: Value) -> Append:
@@ -315,7 +344,7 @@ def _under(pairs: list[tuple[Any, Value]], key: Value) -> Append:
 
 
 class Writer:
-    """Strings and objects go by reference when they were written before, objects only where the value says so."""
+    """Writes repeated strings as references, and objects as references where the value has one."""
 
     def __init__(self) -> None:
         self.out = bytearray()
@@ -343,10 +372,10 @@ class Writer:
         elif isinstance(value, Reference):
             self._reference(value, depth)
         elif isinstance(value, Special):
-            raise EncodeError(f"AMF3 cannot say {value.value}")
+            raise EncodeError(f"AMF3 cannot express {value.value}")
         else:
             if depth > MAX_DEPTH:
-                raise EncodeError(f"AMF value nested more than {MAX_DEPTH} deep")
+                raise EncodeError(f"AMF value is nested deeper than {MAX_DEPTH}")
             self._objects[id(value)] = self._count
             self._count += 1
             self._complex(value, depth + 1)
@@ -387,7 +416,7 @@ class Writer:
         elif isinstance(value, Vector):
             self._vector(value, depth)
         else:
-            raise EncodeError(f"{type(value).__name__} is no AMF3 value")
+            raise EncodeError(f"{type(value).__name__} is not an AMF3 value")
 
     def _reference(self, value: Reference, depth: int) -> None:
         index = value.index if value.target is None else self._objects.get(id(value.target))
@@ -408,7 +437,7 @@ class Writer:
     def _named(self, pairs: list[tuple[Text, Value]], depth: int) -> None:
         for key, value in pairs:
             if key == "":
-                raise EncodeError("AMF3 ends named elements with an empty name: it cannot name one")
+                raise EncodeError("an AMF3 array element cannot have an empty name")
             self._string(key)
             self.write(value, depth)
         self.out.append(0x01)
@@ -436,7 +465,7 @@ class Writer:
             try:
                 self.out += struct.pack(f">{len(value.items)}{packed[1][1]}", *value.items)
             except struct.error as error:
-                raise EncodeError(f"a vector of {value.kind} cannot hold that: {error}") from error
+                raise EncodeError(f"invalid item in a vector of {value.kind}: {error}") from error
             return
         self._string(value.class_name)
         for item in value.items:
@@ -444,7 +473,7 @@ class Writer:
 
     def _string(self, text: Text) -> None:
         if not isinstance(text, (str, BadString)):
-            raise EncodeError(f"{type(text).__name__} is no AMF text")
+            raise EncodeError(f"{type(text).__name__} is not a string")
         index = self._strings.get(text)
         if index is not None:
             self._u29(index << 1)
@@ -460,7 +489,7 @@ class Writer:
 
     def _flagged(self, number: int) -> None:
         if number > _LARGEST:
-            raise EncodeError(f"AMF3 cannot count to {number}")
+            raise EncodeError(f"{number} is too large for an AMF3 count")
         self._u29(number << 1 | 1)
 
     def _u29(self, number: int) -> None:
@@ -474,7 +503,7 @@ class Writer:
         elif number < 0x20000000:
             out += bytes((number >> 22 | 0x80, number >> 15 & 0x7F | 0x80, number >> 8 & 0x7F | 0x80, number & 0xFF))
         else:
-            raise EncodeError(f"{number} does not fit into 29 bits")
+            raise EncodeError(f"{number} does not fit in 29 bits")
 
 
 def _reference_marker(target: Value) -> int:
@@ -485,18 +514,18 @@ def _reference_marker(target: Value) -> int:
 
 
 def encoded(text: Text) -> bytes:
-    """The bytes of a text; a lone surrogate has none."""
+    """The UTF-8 bytes of a string; a lone surrogate raises EncodeError."""
     if isinstance(text, BadString):
         return text.raw
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError(f"not a text that UTF-8 can say: {error.reason}") from error
+        raise EncodeError(f"string cannot be encoded as UTF-8: {error.reason}") from error
 
 
 def double(number: float) -> bytes:
-    """The eight bytes of a number; Python's integers can be too large."""
+    """The eight bytes of a number; an int may be too large, which raises EncodeError."""
     try:
         return _DOUBLE_BE.pack(number)
     except (OverflowError, struct.error) as error:
-        raise EncodeError(f"no AMF number: {error}") from error
+        raise EncodeError(f"not an AMF number: {error}") from error

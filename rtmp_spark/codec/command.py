@@ -1,8 +1,8 @@
 """Commands, data messages and shared objects: AMF payloads with a name in front.
 
-`parse_command` takes any bytes and never raises: what could be read stands in the command, what was wrong in its
-violations. A command that nobody knows is a command like any other. The views below pick out what consumers ask
-for and give None where a peer sent something else; nothing here answers, remembers or judges a command.
+`parse_command` takes any bytes and never raises: parsed values are in the command, problems in `violations`. Unknown
+commands are parsed like known ones. The functions below it extract what callers need, and return None if the peer sent
+something else. Nothing here answers, remembers or checks a command.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from . import amf0, amf3
-from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resolve, to_json
+from .amf import AmfObject, AmfViolation, BadString, Reading, Text, Value, resolve, to_json_values
 from .errors import EncodeError, ViolationCode
 from .limits import DEFAULT_LIMITS, Limits
 from .message import (
@@ -28,8 +28,8 @@ SET_DATA_FRAME = "@setDataFrame"
 
 _SHARED_OBJECTS = (SHARED_OBJECT_AMF0, SHARED_OBJECT_AMF3)
 _WITH_FORMAT_BYTE = (DATA_AMF3, SHARED_OBJECT_AMF3, COMMAND_AMF3)
-_AMF0_STRINGS = (0x02, 0x0C, 0x11)  # the markers that a name can begin with
-_WORDS_WITH_STREAM_NAME = frozenset(
+_AMF0_STRINGS = (0x02, 0x0C, 0x11)  # markers that a name can have
+_COMMANDS_WITH_STREAM_NAME = frozenset(
     ("publish", "play", "play2", "releaseStream", "FCPublish", "FCUnpublish", "FCSubscribe", "getStreamLength",
      "deleteStream")
 )  # fmt: skip
@@ -37,7 +37,7 @@ _WORDS_WITH_STREAM_NAME = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`args` is all that follows the transaction id, the command object first; of data, all after the name."""
+    """`args` holds everything after the transaction id, the command object first; in a data message, after the name."""
 
     name: str
     transaction_id: float | None
@@ -60,7 +60,7 @@ def parse_command(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS)
     name = resolve(values[0]) if values else None
     if not isinstance(name, str):
         if not isinstance(name, BadString) and is_command and not violations:
-            what = "the name is no string" if values else "a command without a name"
+            what = "the command name is not a string" if values else "the command has no name"
             code = ViolationCode.AMF_MARKER if payload else ViolationCode.AMF_TRUNCATED
             violations.append(AmfViolation(code, 0, what))
         return Command("", None, values, version, tuple(violations))
@@ -71,7 +71,7 @@ def parse_command(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS)
 
 
 def _read(type_id: int, payload: bytes, limits: Limits, needed: int) -> Reading:
-    """Types 15 and 17 begin with a format byte: 0, AMF0 with AMF3 by marker; Flex also knows 3, AMF3 at once."""
+    """Types 15 and 17 begin with a format byte: 0 for AMF0 with AMF3 by marker; Flex also uses 3 for AMF3."""
     if type_id in _WITH_FORMAT_BYTE and payload and payload[0] not in _AMF0_STRINGS:
         if payload[0] == 3:
             return amf3.read_values(payload, limits, 1)
@@ -81,14 +81,14 @@ def _read(type_id: int, payload: bytes, limits: Limits, needed: int) -> Reading:
 
 
 def dump_command(name: str, transaction_id: float | None, *args: object, amf_version: int = 0) -> bytes:
-    """The payload of a command, or of data when there is no transaction id."""
+    """The payload of a command, or of a data message if there is no transaction id."""
     head: list[object] = [name] if transaction_id is None else [name, transaction_id]
     payload = amf0.dump_values([*head, *args])
     return b"\x00" + payload if amf_version == 3 else payload
 
 
 def without_set_data_frame(payload: bytes) -> bytes:
-    """What players and FLV files get of a data message of type 18: `@setDataFrame` is for the server alone."""
+    """A data message of type 18 as players and FLV files get it: `@setDataFrame` is meant for the server only."""
     prefix = amf0.dump_values([SET_DATA_FRAME])
     return payload[len(prefix) :] if payload.startswith(prefix) else payload
 
@@ -110,7 +110,7 @@ class ConnectInfo(NamedTuple):
 
 
 def connect_info(command: Command) -> ConnectInfo | None:
-    """What a client says of itself, enhanced capabilities included (E-RTMP v2, "Enhancing NetConnection connect")."""
+    """What a client declares in connect, with E-RTMP capabilities (E-RTMP v2, "Enhancing NetConnection connect")."""
     asked = command.arg(0)
     if command.name != "connect" or not isinstance(asked, AmfObject):
         return None
@@ -138,7 +138,7 @@ class StatusInfo(NamedTuple):
 
 
 def status_info(command: Command) -> StatusInfo | None:
-    """Level, code and description of an onStatus, onPlayStatus, _result or _error: the object that has a code."""
+    """Level, code and description of an onStatus, onPlayStatus, _result or _error, from the object with a code."""
     for argument in map(resolve, command.args):
         if isinstance(argument, AmfObject) and ("code" in argument or "level" in argument):
             return StatusInfo(*(_string(argument, name) for name in ("level", "code", "description")))
@@ -146,7 +146,7 @@ def status_info(command: Command) -> StatusInfo | None:
 
 
 def server_version(command: Command) -> str | None:
-    """fmsVer of the answer to connect; some servers say it in the second object."""
+    """fmsVer in the response to connect; some servers put it in the second object."""
     for argument in map(resolve, command.args):
         if isinstance(argument, AmfObject) and "fmsVer" in argument:
             return _string(argument, "fmsVer")
@@ -154,8 +154,8 @@ def server_version(command: Command) -> str | None:
 
 
 def stream_name(command: Command) -> str | None:
-    """The stream a command is about, where it says so by name (GStreamer's deleteStream does)."""
-    if command.name not in _WORDS_WITH_STREAM_NAME:
+    """The stream name in a command, if it has one (GStreamer's deleteStream does)."""
+    if command.name not in _COMMANDS_WITH_STREAM_NAME:
         return None
     name = command.arg(1)
     if command.name == "play2" and isinstance(name, AmfObject):  # NetStreamPlayOptions
@@ -177,8 +177,8 @@ def publish_info(command: Command) -> PublishInfo | None:
 
 class PlayInfo(NamedTuple):
     name: str | None
-    start: float  # seconds; -2 live else recorded, -1 live only
-    duration: float  # seconds; -1 to the end
+    start: float  # seconds; -2: live, else recorded; -1: live only
+    duration: float  # seconds; -1: to the end
     reset: bool
 
 
@@ -195,17 +195,17 @@ def play_info(command: Command) -> PlayInfo | None:
 
 
 def created_stream_id(command: Command) -> int | None:
-    """The stream id in the answer to createStream."""
+    """The stream id in the response to createStream."""
     return _integer(command.arg(1)) if command.name == "_result" else None
 
 
 def deleted_stream_id(command: Command) -> int | None:
-    """The stream id that deleteStream ends, whatever stream it was sent on; None when it gives a name instead."""
+    """The stream id that deleteStream closes, whatever stream it was sent on; None if it has a name instead."""
     return _integer(command.arg(1)) if command.name == "deleteStream" else None
 
 
 def metadata(command: Command) -> AmfObject | None:
-    """What onMetaData declares, with or without @setDataFrame in front."""
+    """The object of onMetaData, with or without a preceding @setDataFrame."""
     args = [resolve(argument) for argument in command.args]
     if command.name == SET_DATA_FRAME and args[:1] == ["onMetaData"]:
         del args[0]
@@ -244,7 +244,7 @@ def _four_cc_map(value: Value) -> dict[str, int]:
     return {key: _flags(resolve(item)) for key, item in value.pairs if isinstance(key, str)}
 
 
-# Shared objects (RTMP 1.0 7.1.3): the events by number, and what their bodies hold.
+# Shared objects (RTMP 1.0 7.1.3): event names by number, and the form of their bodies.
 _EVENT_NAMES = (
     "", "use", "release", "request_change", "change", "success", "send_message", "status", "clear", "remove",
     "request_remove", "use_success",
@@ -255,12 +255,12 @@ _PERSISTENT = 2
 
 
 class SharedObjectEvent(NamedTuple):
-    """`values`: (name, value) pairs of changes; names of success, remove, status; what a message carries."""
+    """`pairs`: names and values of changes. `values`: names of success, remove and status, or values of a message."""
 
     kind: str  # of _EVENT_NAMES, or unknown_N
     pairs: list[tuple[Text, Value]]
     values: list[Value]
-    raw: bytes = b""  # of an event that is not understood
+    raw: bytes = b""  # body of an unknown event
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,22 +273,22 @@ class SharedObject:
     violations: tuple[AmfViolation, ...] = ()
 
     def as_command(self) -> Command:
-        """As a row of commands: the version, persistence, and each event as an object."""
+        """As a command, for the table `commands`: version, persistence, and each event as an object."""
         args: list[Value] = [self.version, self.persistent]
         for event in self.events:
-            told: list[tuple[Text, Value]] = [("event", event.kind)]
+            fields: list[tuple[Text, Value]] = [("event", event.kind)]
             if event.pairs:
-                told.append(("changes", AmfObject(event.pairs)))
+                fields.append(("changes", AmfObject(event.pairs)))
             if event.values:
-                told.append(("values", event.values))
+                fields.append(("values", event.values))
             if event.raw:
-                told.append(("bytes", event.raw))
-            args.append(AmfObject(told))
+                fields.append(("bytes", event.raw))
+            args.append(AmfObject(fields))
         return Command(self.name, None, args, self.amf_version, self.violations)
 
     def to_json(self) -> list[Any]:
-        """`commands.args` of it."""
-        return cast("list[Any]", to_json(self.as_command().args))
+        """The value of `commands.args`."""
+        return to_json_values(self.as_command().args)
 
 
 def parse_shared_object(type_id: int, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> SharedObject:
@@ -324,7 +324,8 @@ def _event(
 ) -> SharedObjectEvent:
     kind = _EVENT_NAMES[number] if 0 < number < len(_EVENT_NAMES) else f"unknown_{number}"
     event = SharedObjectEvent(kind, [], [])
-    body = payload[:end]
+    start, body, pos, end = pos, payload[pos:end], 0, end - pos  # a message may have an event per five bytes
+    before = len(violations)
     try:
         if kind in _NAMED_VALUES:
             while pos < end:
@@ -344,7 +345,8 @@ def _event(
         elif pos < end:
             return event._replace(raw=body[pos:])
     except (struct.error, IndexError):
-        violations.append(AmfViolation(ViolationCode.AMF_TRUNCATED, pos, f"a {kind} event ends inside a name"))
+        violations.append(AmfViolation(ViolationCode.AMF_TRUNCATED, pos, f"the {kind} event ends inside a name"))
+    violations[before:] = [found._replace(offset=start + found.offset) for found in violations[before:]]
     return event
 
 
@@ -356,7 +358,8 @@ def _name_at(data: bytes, pos: int, violations: list[AmfViolation]) -> tuple[Tex
     try:
         return raw.decode(), end
     except UnicodeDecodeError as error:
-        violations.append(AmfViolation(ViolationCode.AMF_UTF8, pos + 2 + error.start, f"a text with an {error.reason}"))
+        detail = f"string is not UTF-8: {error.reason}"
+        violations.append(AmfViolation(ViolationCode.AMF_UTF8, pos + 2 + error.start, detail))
         return BadString(raw), end
 
 
@@ -366,11 +369,11 @@ def dump_shared_object(
     out = bytearray(b"\x00" if amf_version == 3 else b"")
     out += _short(name)
     if not 0 <= version < 1 << 32:
-        raise EncodeError(f"a shared object has no version {version}")
+        raise EncodeError(f"shared object version {version} does not fit in 32 bits")
     out += struct.pack(">III", version, _PERSISTENT if persistent else 0, 0)
     for event in events:
         if event.kind not in _EVENT_NAMES[1:]:
-            raise EncodeError(f"no shared-object event {event.kind}")
+            raise EncodeError(f"unknown shared-object event {event.kind}")
         body = b"".join(_short(key) + amf0.dump_values([value]) for key, value in event.pairs)
         if event.kind in _NAMES:
             body += b"".join(_short(text) for text in event.values if isinstance(text, (str, BadString)))

@@ -1,8 +1,8 @@
 """RtmpEncoder: messages -> bytes, one direction of one connection (RTMP 1.0 5.3.1).
 
-Strict in what it sends: the smallest legal header for each message, extended timestamps repeated on every
-continuation chunk, a new chunk size used only after the message that announces it. `fmt` and `csid_form` let a
-caller choose another legal form; what is not legal raises EncodeError.
+The encoder is strict: it uses the smallest legal header for each message, repeats extended timestamps on every
+continuation chunk, and uses a new chunk size only after the message that announces it. `fmt` and `csid_form` let a
+caller choose another legal form; anything illegal raises EncodeError.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
+from .chunk.header import EXTENDED, MAX_CSID
 from .errors import EncodeError
 from .message import DEFAULT_CHUNK_SIZE, MAX_CHUNK_SIZE, SET_CHUNK_SIZE, Message
-
-EXTENDED = 0xFFFFFF
-MAX_CSID = 65599
 
 
 class _Sent:
@@ -24,31 +22,33 @@ class _Sent:
 
     def __init__(self, timestamp: int, length: int, type_id: int, stream_id: int) -> None:
         self.timestamp = timestamp
-        self.delta: int | None = None  # None after fmt 0: readers disagree on what fmt 3 would then add
+        self.delta: int | None = None  # None after fmt 0: readers disagree about the delta of fmt 3 after it
         self.length = length
         self.type_id = type_id
         self.stream_id = stream_id
 
 
 class RtmpEncoder:
+    """Encodes the messages of one direction as chunks. `chunk_size` is what was announced before the first message."""
+
     def __init__(self, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
         if not 1 <= chunk_size <= MAX_CHUNK_SIZE:
-            raise EncodeError(f"a chunk size of {chunk_size}")
+            raise EncodeError(f"chunk size {chunk_size} is not in 1..{MAX_CHUNK_SIZE}")
         self.chunk_size = chunk_size
         self._sent: dict[int, _Sent] = {}
 
     def send(self, message: Message, fmt: int | None = None, csid_form: int | None = None) -> bytes:
-        """The message in chunks. `fmt` forces a header format, `csid_form` the bytes of the basic header (1-3)."""
+        """The chunks of the message. `fmt` forces a header format, `csid_form` the length of the basic header (1-3)."""
         return b"".join(self._chunks(message, fmt, csid_form))
 
     def send_interleaved(self, messages: Iterable[Message]) -> bytes:
-        """Messages of different csids, one chunk of each in turn. None may change the chunk size of the others."""
-        together = list(messages)
-        if len({message.csid for message in together}) != len(together):
+        """Messages of different csids, one chunk of each in turn. Set Chunk Size is not allowed among them."""
+        batch = list(messages)
+        if len({message.csid for message in batch}) != len(batch):
             raise EncodeError("two messages on one csid cannot interleave")
-        if any(message.type_id == SET_CHUNK_SIZE for message in together):
-            raise EncodeError("a Set Chunk Size is sent by itself")
-        rounds = zip_longest(*(self._chunks(message, None, None) for message in together), fillvalue=b"")
+        if any(message.type_id == SET_CHUNK_SIZE for message in batch):
+            raise EncodeError("Set Chunk Size cannot be interleaved with other messages")
+        rounds = zip_longest(*(self._chunks(message, None, None) for message in batch), fillvalue=b"")
         return b"".join(chunk for chunks in rounds for chunk in chunks)
 
     def _chunks(self, message: Message, fmt: int | None, csid_form: int | None) -> list[bytes]:
@@ -56,20 +56,20 @@ class RtmpEncoder:
         length = len(payload)
         csid, timestamp = message.csid, message.timestamp & 0xFFFFFFFF
         if length > 0xFFFFFF:
-            raise EncodeError(f"a message of {length} bytes; 24 bits say at most 16777215")
+            raise EncodeError(f"a message of {length} bytes is too long; the maximum is 16777215")
         if not 0 <= message.type_id <= 255 or not 0 <= message.stream_id <= 0xFFFFFFFF:
-            raise EncodeError(f"type {message.type_id} on stream {message.stream_id}")
+            raise EncodeError(f"type {message.type_id} or stream {message.stream_id} is out of range")
         last = self._sent.get(csid)
         chosen = self._choose(last, message, timestamp, length)
         if fmt is None:
             fmt = chosen
         elif not 0 <= fmt <= chosen:
-            raise EncodeError(f"fmt {fmt} cannot say this message; the smallest header that can is fmt {chosen}")
+            raise EncodeError(f"fmt {fmt} cannot carry this message; the smallest header that can is fmt {chosen}")
         announced = 0
         if message.type_id == SET_CHUNK_SIZE and length == 4:
             announced = int.from_bytes(payload, "big")
             if not 1 <= announced <= 0x7FFFFFFF:
-                raise EncodeError(f"a chunk size of {announced}")
+                raise EncodeError(f"chunk size {announced} is not in 1..0x7FFFFFFF")
 
         delta = 0 if last is None else timestamp - last.timestamp & 0xFFFFFFFF
         value = timestamp if fmt == 0 else delta
@@ -98,7 +98,7 @@ class RtmpEncoder:
         if last is None or last.stream_id != message.stream_id:
             return 0
         delta = timestamp - last.timestamp & 0xFFFFFFFF
-        if delta >= 0x80000000:  # RTMP 1.0 5.3.1.2.1: fmt 0 when time goes back
+        if delta >= 0x80000000:  # RTMP 1.0 5.3.1.2.1: fmt 0 if the timestamp goes backwards
             return 0
         if last.type_id != message.type_id or last.length != length:
             return 1
@@ -106,9 +106,9 @@ class RtmpEncoder:
 
 
 def basic_header(fmt: int, csid: int, form: int | None = None) -> bytes:
-    """RTMP 1.0 5.3.1.1. `form` asks for two or three bytes where both can say the csid."""
+    """The basic header (RTMP 1.0 5.3.1.1). `form` chooses two or three bytes if both can carry the csid."""
     if not 2 <= csid <= MAX_CSID:
-        raise EncodeError(f"csid {csid}; 2 to {MAX_CSID} exist")
+        raise EncodeError(f"csid {csid} is not in 2..{MAX_CSID}")
     shortest = 1 if csid < 64 else 2 if csid < 320 else 3
     form = shortest if form is None else form
     if form < shortest or form > 3 or (shortest == 1 and form != 1):

@@ -1,16 +1,16 @@
-"""The exceptions of this project and the names of everything a capture can do wrong.
+"""The exceptions of this project, and the code of every problem that a capture can show.
 
 ::
 
     RtmpSparkError
-    ├─ DecodeError(code, offset, detail)   peer bytes break a rule; stays inside the codec
-    ├─ EncodeError                         we were asked to send something illegal
+    ├─ DecodeError(code, offset, detail)   peer bytes break a rule; never leaves the codec
+    ├─ EncodeError                         a caller asked for something the protocol does not allow
     ├─ CaptureError(code, detail, hint)    not a capture, or a damaged one
-    └─ UserError(text, remedy, exit_code)  wrong path, no Java, no jar: one sentence and its remedy
+    └─ UserError(text, remedy, exit_code)  wrong path, no Java, no jar: what is wrong and what to do
 
 `ViolationCode` is closed: the `findings.rule_id` column, the `invalid/` vectors, `rtmp-spark explain` and
-`rtmp-spark publish --fault` all use these names unchanged. Each code knows its usual severity; a few rules
-raise or lower it case by case.
+`rtmp-spark publish --fault` all use these names unchanged. Each code has its usual severity; a few rules raise or
+lower it case by case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import Enum
 
 
 class RtmpSparkError(Exception):
-    """Everything this project raises on purpose."""
+    """Base class of every exception this project raises."""
 
 
 class Severity(str, Enum):
@@ -32,7 +32,7 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 class ViolationCode(str, Enum):
-    """One name per finding; the value is the name, `severity` the usual weight."""
+    """One code per rule; the value is the name, `severity` the usual severity."""
 
     severity: Severity
 
@@ -48,12 +48,14 @@ class ViolationCode(str, Enum):
     CAPTURE_LINK_TYPE = "CAPTURE_LINK_TYPE", _W
     CAPTURE_TIME_BACKWARDS = "CAPTURE_TIME_BACKWARDS", _I
     CAPTURE_LIMIT = "CAPTURE_LIMIT", _W
+    CAPTURE_DUPLICATES = "CAPTURE_DUPLICATES", _I
     TCP_GAP = "TCP_GAP", _W
     TCP_CONFLICT = "TCP_CONFLICT", _W
     TCP_MIDSTREAM = "TCP_MIDSTREAM", _I
     TCP_ONE_DIRECTION = "TCP_ONE_DIRECTION", _I
     TCP_RESET = "TCP_RESET", _W
     TCP_ZERO_WINDOW = "TCP_ZERO_WINDOW", _W
+    TCP_LOSS = "TCP_LOSS", _W
     TLS_NO_KEY = "TLS_NO_KEY", _I
     TLS_ALERT = "TLS_ALERT", _W
     TLS_RECORD_LOST = "TLS_RECORD_LOST", _W
@@ -103,13 +105,17 @@ class ViolationCode(str, Enum):
     AMF_UTF8 = "AMF_UTF8", _W
     AMF_OBJECT_END = "AMF_OBJECT_END", _W
     AMF_TRAILING = "AMF_TRAILING", _I
+    AMF_DATE = "AMF_DATE", _I
     CMD_BEFORE_CONNECT = "CMD_BEFORE_CONNECT", _E
     CMD_TRANSACTION_REUSED = "CMD_TRANSACTION_REUSED", _W
     CMD_NO_RESPONSE = "CMD_NO_RESPONSE", _W
     CMD_RESPONSE_UNEXPECTED = "CMD_RESPONSE_UNEXPECTED", _W
+    CMD_STREAM_ID = "CMD_STREAM_ID", _W
+    CMD_STREAM_NAME = "CMD_STREAM_NAME", _E
     CMD_REFUSED = "CMD_REFUSED", _E
     CMD_AUTH_ROUND = "CMD_AUTH_ROUND", _I
     MEDIA_TAG = "MEDIA_TAG", _E
+    MEDIA_RESERVED = "MEDIA_RESERVED", _W
     MEDIA_CODEC_UNKNOWN = "MEDIA_CODEC_UNKNOWN", _W
     MEDIA_CONFIG_MISSING = "MEDIA_CONFIG_MISSING", _E
     MEDIA_KEY_FLAG = "MEDIA_KEY_FLAG", _W
@@ -129,6 +135,8 @@ class ViolationCode(str, Enum):
     TIME_WRAP = "TIME_WRAP", _I
     TIME_SKEW = "TIME_SKEW", _W
     TIME_STALL = "TIME_STALL", _W
+    TIME_SLOW = "TIME_SLOW", _W
+    TIME_FAST = "TIME_FAST", _I
     TIME_PTS_BEFORE_DTS = "TIME_PTS_BEFORE_DTS", _W
     SESSION_END = "SESSION_END", _I
     SESSION_PERIODIC = "SESSION_PERIODIC", _W
@@ -136,14 +144,14 @@ class ViolationCode(str, Enum):
     SESSION_BAD_NAME = "SESSION_BAD_NAME", _W
 
 
-Fault = tuple[ViolationCode, Severity, str]  # what is wrong, how much it weighs, in words
+Fault = tuple[ViolationCode, Severity, str]  # code, severity, detail
 
-# From the packets upwards: of two findings at one place the lower one is the cause.
+# Ordered from packets to sessions: of two findings at one place, the lower one is the cause.
 LAYER: dict[str, int] = {code.value: number for number, code in enumerate(ViolationCode)}
 
 
 class DecodeError(RtmpSparkError):
-    """Peer bytes break a rule. `offset` counts from the start of the bytes that were given."""
+    """Peer bytes break a rule. `offset` counts from the start of the parsed bytes."""
 
     def __init__(self, code: ViolationCode, offset: int, detail: str) -> None:
         super().__init__(f"{code.value} at {offset}: {detail}")
@@ -153,11 +161,11 @@ class DecodeError(RtmpSparkError):
 
 
 class EncodeError(RtmpSparkError):
-    """We were asked to send something that the protocol cannot say."""
+    """A caller asked to send something that the protocol cannot express."""
 
 
 class CaptureError(RtmpSparkError):
-    """Not a capture, or a damaged one; `hint` says what to do about it."""
+    """Not a capture, or a damaged one; `hint` says what to do."""
 
     def __init__(self, code: ViolationCode | None, detail: str, hint: str = "") -> None:
         super().__init__(detail)
@@ -167,10 +175,24 @@ class CaptureError(RtmpSparkError):
 
 
 class UserError(RtmpSparkError):
-    """Something the person at the keyboard can mend: one sentence, its remedy, and the exit code."""
+    """A problem the user can fix: what is wrong, what to do, and the exit code."""
 
     def __init__(self, text: str, remedy: str = "", exit_code: int = 2) -> None:
         super().__init__(f"{text} {remedy}".strip())
         self.text = text
         self.remedy = remedy
         self.exit_code = exit_code
+
+
+_PATH_REMEDIES = {
+    FileNotFoundError: "Check the path.",
+    NotADirectoryError: "Check the path.",
+    IsADirectoryError: "Name a file.",
+    FileExistsError: "Choose another name.",
+    PermissionError: "Check the permissions of the file and of its directories.",
+}
+
+
+def path_remedy(error: OSError) -> str:
+    """What to do about a file that cannot be opened, by the reason that the system gave."""
+    return next((remedy for kind, remedy in _PATH_REMEDIES.items() if isinstance(error, kind)), "")

@@ -1,8 +1,8 @@
-"""What a decoder reports: one direction of one connection, in the order of completion.
+"""What a decoder reports about one direction of one connection, in the order of completion.
 
-Offsets count bytes of the direction from its first one (the first byte of C0 or S0, or the first byte seen
-when the recording starts later); lost bytes count too. They are the thread back to the packets. Events are
-plain tuples with names: cheap to make, equal when they say the same.
+Offsets count bytes of the direction from its first one (the first byte of C0 or S0, or the first captured byte if the
+capture starts later); missing bytes count too. They lead back to the packets. Events are NamedTuples: cheap to build,
+and equal if all their fields are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HandshakePart(NamedTuple):
 
 
 class MessageReceived(NamedTuple):
-    """An RTMP message, whole or not; the fields are the columns of the table `messages`."""
+    """An RTMP message, complete or not; the fields are columns of the table `messages`."""
 
     start: int
     end: int
@@ -34,20 +34,20 @@ class MessageReceived(NamedTuple):
     stream_id: int
     timestamp: int  # ms, unwrapped to 64 bits
     timestamp_raw: int  # the 24-bit field in effect, as sent
-    timestamp_delta: int | None  # what was added; None for an absolute time
+    timestamp_delta: int | None  # what was added to the timestamp before; None for an absolute timestamp
     timestamp_rule: str
-    ext_timestamp: int | None  # the 32-bit field in effect, where there is one
+    ext_timestamp: int | None  # the 32-bit field in effect, if there is one
     length: int  # as announced
     chunks: int
     chunk_size: int  # in effect at its first chunk
     status: str  # COMPLETE, TRUNCATED, ABORTED, GAP
     missing_bytes: int
     inferred: bool  # decoded after a resynchronisation
-    payload: bytes  # what arrived of it
+    payload: bytes  # the bytes that arrived
 
 
 class Violation(NamedTuple):
-    """A rule that was broken. `message_start` is the start of the message it belongs to, if any."""
+    """A broken rule. `message_start` is the start of the message it belongs to, if any."""
 
     code: ViolationCode
     severity: Severity
@@ -57,7 +57,7 @@ class Violation(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Bytes that were given to us and that no other event accounts for."""
+    """Received bytes that no other event covers."""
 
     start: int
     end: int
@@ -65,7 +65,7 @@ class Skipped(NamedTuple):
 
 
 class Synchronised(NamedTuple):
-    """Decoding starts at `offset` on a guess that verified; the true chunk size lies in the interval."""
+    """Decoding continues at `offset`, an inferred boundary that was verified; the chunk size is in the interval."""
 
     offset: int
     chunk_size_min: int

@@ -1,7 +1,7 @@
-"""FLV files, FLV 10.1 E.2 and E.3: tags with their times, in bytes.
+"""FLV files (FLV 10.1 E.2, E.3): tags and their timestamps.
 
-`parse_file` and `take_tags` read, `header` and `dump_tag` write, none of them does any I/O. What is in a tag is the
-affair of media/; metadata in AMF is left as bytes.
+`parse_file` and `take_tags` read, `header` and `dump_tag` write; none of them does I/O. media/ and amf0.py read the
+payloads of tags.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .message import AUDIO, DATA_AMF0, VIDEO
 
 
 class FlvTag(NamedTuple):
-    offset: int  # of the tag in the bytes given
+    offset: int  # of the tag in the parsed bytes
     type_id: int
     timestamp: int  # 32 bits, ms
     payload: bytes
@@ -29,17 +29,17 @@ class FlvFile(NamedTuple):
 
 
 _FILE_HEADER = Struct(">3sBBI")
-_TAG_HEADER = Struct(">II3x")  # type and size; time, its upper byte last; stream id
+_TAG_HEADER = Struct(">II3x")  # type and size; timestamp, its upper byte last; stream id
 _U32 = Struct(">I")
 
 
 def header(audio: bool = True, video: bool = True) -> bytes:
-    """The head of an FLV file with the empty back pointer that follows it."""
+    """The header of an FLV file and the back pointer 0 that follows it."""
     return _FILE_HEADER.pack(b"FLV", 1, 4 * audio | video, 9) + bytes(4)
 
 
 def dump_tag(type_id: int, timestamp: int, payload: bytes) -> bytes:
-    """A tag and its back pointer; the timestamp wraps at 32 bits as FLV's does."""
+    """A tag and its back pointer; the timestamp wraps at 32 bits."""
     size = len(payload)
     if size > 0xFFFFFF or not 0 <= type_id < 32:
         raise EncodeError(f"FLV cannot hold a tag of type {type_id} and {size} bytes")
@@ -55,12 +55,12 @@ def parse_header(data: bytes) -> tuple[bool, bool, int]:
         raise DecodeError(ViolationCode.CAPTURE_TRUNCATED, len(data), "the file ends inside its header")
     _, _, flags, size = _FILE_HEADER.unpack_from(data)
     if size < 9:
-        raise DecodeError(ViolationCode.CAPTURE_BAD_RECORD, 5, f"a header of {size} bytes; FLV's has 9 or more")
+        raise DecodeError(ViolationCode.CAPTURE_BAD_RECORD, 5, f"the FLV header has {size} bytes; the minimum is 9")
     return bool(flags & 4), bool(flags & 1), size + 4
 
 
 def take_tags(data: bytes, start: int) -> tuple[list[FlvTag], int]:
-    """Every whole tag (with its back pointer) from `start` on, and where the first incomplete one begins."""
+    """Every complete tag (with its back pointer) from `start` on, and where the first incomplete one starts."""
     tags: list[FlvTag] = []
     return tags, _take(data, start, tags, 4)
 
@@ -71,7 +71,7 @@ def _take(data: bytes, pos: int, tags: list[FlvTag], back_pointer: int) -> int:
         end = pos + 11 + (word & 0xFFFFFF)
         kind = word >> 24
         if kind & 31 not in (AUDIO, VIDEO, DATA_AMF0) or kind & 0xC0:
-            detail = f"a tag of type {kind}: this cannot be the start of a tag"
+            detail = f"tag type {kind} is invalid, so no tag starts here"
             raise DecodeError(ViolationCode.CAPTURE_BAD_RECORD, pos, detail)
         if end + back_pointer > len(data):
             break
@@ -82,12 +82,12 @@ def _take(data: bytes, pos: int, tags: list[FlvTag], back_pointer: int) -> int:
 
 
 def parse_file(data: bytes) -> FlvFile:
-    """A whole file. A cut or damaged one gives everything before the damage, and says what is wrong with it."""
+    """Parse a whole file. Of a damaged file, everything before the damage is returned, with the violation."""
     has_audio, has_video, pos = parse_header(data)
     tags: list[FlvTag] = []
     try:
         pos = _take(data, pos, tags, 0)
-        # a writer that was stopped may leave out the last back pointer and nothing else
+        # A writer that was stopped may omit the last back pointer and nothing else.
         if len(data) not in (pos - 4, pos):
             raise DecodeError(ViolationCode.CAPTURE_TRUNCATED, pos, "the file ends inside a tag")
     except DecodeError as error:

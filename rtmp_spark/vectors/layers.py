@@ -1,7 +1,7 @@
-"""What our codec makes of a vector, in the shape of its `expect`; nothing is compared here.
+"""Decodes vectors with our codec; the result has the shape of `expect`. Nothing is compared here.
 
-Streams (layers chunk and handshake) are fed in many ways: whole, byte by byte, cut in two at every position, and
-with the decoder's state saved and resumed in between. All of them must tell the same story.
+Streams (layers chunk and handshake) are fed in many ways: whole, byte by byte, split in two at every position, and with
+the decoder's state saved and resumed in between. All of them must give the same result.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..codec import amf, amf0, amf3, command, flv, handshake, message
-from ..codec.decoder import RtmpDecoder
-from ..codec.encoder import RtmpEncoder
-from ..codec.errors import DecodeError, RtmpSparkError, Severity, ViolationCode
-from ..codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Violation
-from ..codec.media.reader import TagReader
+from rtmp_spark.codec import amf, amf0, amf3, command, flv, handshake, message
+from rtmp_spark.codec.decoder import RtmpDecoder
+from rtmp_spark.codec.encoder import RtmpEncoder
+from rtmp_spark.codec.errors import DecodeError, RtmpSparkError, Severity, ViolationCode
+from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Violation
+from rtmp_spark.codec.media.reader import TagReader
 
 Result = dict[str, Any]
 Piece = bytes | int  # an int is a gap of that many bytes
@@ -27,11 +27,11 @@ SAMPLED_RESUMES = 48
 
 
 class BadVector(RtmpSparkError):
-    """A vector file that does not say what a vector must say."""
+    """An invalid vector file."""
 
 
 def pieces_of(described: Any) -> list[Piece]:
-    """Join the pieces of `input`, `prelude` or `start.peer`; only gaps stay apart."""
+    """The pieces of `input`, `prelude` or `start.peer`; adjacent bytes are joined, gaps are kept."""
     joined: list[Piece] = []
     for item in [described] if isinstance(described, str) else described:
         piece = _piece(item)
@@ -53,18 +53,18 @@ def _piece(item: Any) -> Piece:
             return bytes.fromhex(item["fill"]) * length
         if set(item) == {"range", "length"}:
             low, high = (int(end, 16) for end in item["range"])
-            count = (high - low) % 256 + 1  # ["90", "8f"] passes ff and goes on at 00
+            count = (high - low) % 256 + 1  # ["90", "8f"] continues with 00 after ff
             return bytes((low + index % count) % 256 for index in range(length))
     except (TypeError, KeyError, ValueError, ZeroDivisionError) as error:
-        raise BadVector(f"unreadable piece {item!r}: {error}") from None
-    raise BadVector(f"unreadable piece {item!r}")
+        raise BadVector(f"invalid piece {item!r}: {error}") from None
+    raise BadVector(f"invalid piece {item!r}")
 
 
 def bytes_of(described: Any) -> bytes:
-    """The same for a layer that takes no gaps."""
+    """The bytes of `input`, for layers without gaps."""
     pieces = pieces_of(described)
     if not all(isinstance(piece, bytes) for piece in pieces):
-        raise BadVector("a gap can only be in a vector of layer chunk")
+        raise BadVector("gaps are allowed only in vectors of layer chunk")
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
@@ -78,14 +78,14 @@ def _with_findings(result: Result, findings: Findings) -> Result:
 
 
 class Resume:
-    """Put between pieces: save the decoder's state here and go on from it."""
+    """Between two pieces: save the decoder's state here and resume from it."""
 
 
 Feed = list[bytes | int | Resume]
 
 
 def feeds_of(pieces: list[Piece]) -> Iterator[tuple[str, Feed]]:
-    """The ways to feed a stream, each with the words that name it."""
+    """The ways to feed a stream, each with its description."""
     yield "fed whole", list(pieces)
     bytewise: Feed = []
     for piece in pieces:
@@ -97,7 +97,7 @@ def feeds_of(pieces: list[Piece]) -> Iterator[tuple[str, Feed]]:
     else:
         cuts = sorted({*range(1, 33), *(length * n // SAMPLED_CUTS for n in range(1, SAMPLED_CUTS))})
     for cut in cuts:
-        yield f"cut at {cut}", _cut(pieces, cut, resume=False)
+        yield f"split at {cut}", _cut(pieces, cut, resume=False)
     for cut in cuts[:: max(1, len(cuts) // SAMPLED_RESUMES)]:
         yield f"resumed at {cut}", _cut(pieces, cut, resume=True)
 
@@ -136,7 +136,7 @@ def _decode(decoder: RtmpDecoder, feed: Feed) -> tuple[list[Event], RtmpDecoder]
 def _stream_results(
     vector: dict[str, Any], make: Callable[[], RtmpDecoder], result_of: Callable[[list[Event], RtmpDecoder], Result]
 ) -> Iterator[tuple[str, Result]]:
-    """One result, and another one for each way of feeding that gives another."""
+    """One result, and one more for each way of feeding that gives a different result."""
     first: tuple[list[Event], Result] | None = None
     for label, feed in feeds_of(pieces_of(vector["input"])):
         events, decoder = _decode(make(), feed)
@@ -229,7 +229,7 @@ def _amf3(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
 
 
 def _amf_result(reading: amf.Reading) -> Result:
-    values = [amf.to_json(value) for value in reading.values]
+    values = amf.to_json_values(reading.values)
     return _with_findings({"values": values}, [(code, code.severity) for code, _, _ in reading.violations])
 
 
@@ -239,7 +239,7 @@ def _command(vector: dict[str, Any]) -> Iterator[tuple[str, Result]]:
     result = {
         "name": parsed.name,
         "transaction_id": parsed.transaction_id,
-        "args": [amf.to_json(value) for value in parsed.args],
+        "args": amf.to_json_values(parsed.args),
         "amf_version": parsed.amf_version,
     }
     yield "", _with_findings(result, [(code, code.severity) for code, _, _ in parsed.violations])
@@ -285,11 +285,11 @@ LAYERS: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, Result]]]] = {
 }
 
 
-# --- the other way round ---------------------------------------------------------------------------------------
+# --- encoding ---------------------------------------------------------------------------------------
 
 
 def encoded(vector: dict[str, Any]) -> bytes:
-    """What our encoder makes of what the vector expects (and, for chunks, of the payloads that were decoded)."""
+    """The bytes that our encoder writes for the expected result (for chunks, for the decoded messages)."""
     layer, expect = vector["layer"], vector["expect"]
     if layer == "chunk":
         return _encoded_chunks(vector)
@@ -306,7 +306,7 @@ def encoded(vector: dict[str, Any]) -> bytes:
         file = flv.parse_file(bytes_of(vector["input"]))
         tags = [flv.dump_tag(tag.type_id, tag.timestamp, tag.payload) for tag in file.tags]
         return flv.header(file.has_audio, file.has_video) + b"".join(tags)
-    raise BadVector(f"layer {layer} cannot be encoded")
+    raise BadVector(f"vectors of layer {layer} cannot be encoded")
 
 
 def _encoded_chunks(vector: dict[str, Any]) -> bytes:

@@ -1,8 +1,8 @@
-"""Run golden vectors, against our codec or against any other program, and say where the answer differs.
+"""Runs golden vectors against our codec or another program, and reports differences.
 
-A vector is compared only with what it expects: fields that it does not name are free. Another program is started
-once per vector, gets the vector without `expect` as JSON on standard input, and prints an answer of the shape of
-`expect`. A file that is no vector is a failure with a reason, never an exception.
+Only the fields in `expect` are compared. Another program is started once per vector, gets the vector without `expect`
+as JSON on standard input, and prints a result of the shape of `expect`. An invalid vector file is a failure with a
+reason, never an exception.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..codec.errors import UserError
+from rtmp_spark.codec.errors import UserError
+
 from .layers import LAYERS, BadVector, Result, encoded, pieces_of
 
 DECODER_TIMEOUT_S = 60
 SHOWN_CHARACTERS = 100
 _ABSENT = object()
-# A gap brings these about; where exactly depends on the reader.
+# A gap causes these; where exactly depends on the reader.
 _OF_A_GAP = {"TCP_GAP", "CHUNK_RESYNC"}
-# How a message was sent: compared where the answer says it, for not every decoder remembers.
+# How a message was sent: compared only if the result has it, because not every decoder keeps it.
 _OF_SENDING = frozenset(
     "fmt chunks chunk_size ext_timestamp timestamp_rule timestamp_raw timestamp_delta missing_bytes".split()
 )
 
 
 class Skipped(Exception):
-    """Another decoder says that it does not do this."""
+    """Another decoder does not support this vector."""
 
 
 class Outcome(NamedTuple):
-    """One vector: `failures` is empty when it passed."""
+    """The outcome of one vector; `failures` is empty if it passed."""
 
     name: str
     failures: list[str]
@@ -42,19 +43,19 @@ class Outcome(NamedTuple):
 
 
 def vector_files(directory: Path) -> list[Path]:
-    """Every vector below a directory, or the one file that was named."""
+    """Every vector below a directory, or the given file."""
     if directory.is_file():
         return [directory]
     if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory.", "Name one with vectors, or none for the bundled ones.")
+        raise UserError(f"{directory}: no such directory.", "Give a directory with vectors, or none.")
     files = sorted(directory.rglob("*.json"))
     if not files:
-        raise UserError(f"{directory} holds no vectors.", "Vectors are .json files in valid/ and invalid/.")
+        raise UserError(f"{directory} contains no vectors.", "Vectors are .json files in valid/ and invalid/.")
     return files
 
 
 def run_directory(directory: Path, decoder: str | None = None) -> Iterator[Outcome]:
-    """Run every vector of a directory, in order of name."""
+    """Run every vector of a directory, sorted by name."""
     program = _program(decoder)
     for path in vector_files(directory):
         name = path.name if path == directory else path.relative_to(directory).as_posix()
@@ -70,14 +71,14 @@ def _program(decoder: str | None) -> list[str] | None:
     try:
         program = shlex.split(decoder)
     except ValueError as error:
-        raise UserError(f"--decoder {decoder!r} is no command: {error}.", "Check its quotes.") from None
+        raise UserError(f"Invalid --decoder {decoder!r}: {error}.", "Check its quotes.") from None
     if not program:
-        raise UserError("--decoder names no command.", "Give the program that reads a vector on standard input.")
+        raise UserError("--decoder is empty.", "Give the program that reads a vector on standard input.")
     return program
 
 
 def run_file(path: Path, program: list[str] | None = None) -> list[str]:
-    """What is wrong with the answer to one vector, at most one line for each way of feeding it."""
+    """The differences found with one vector, at most one line for each way of feeding it."""
     try:
         vector = load(path)
         if program is not None:
@@ -91,19 +92,19 @@ def load(path: Path) -> dict[str, Any]:
     try:
         vector = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadVector(f"not readable as JSON: {error}") from None
+        raise BadVector(f"not valid JSON: {error}") from None
     if not isinstance(vector, dict):
         raise BadVector("not a JSON object")
     missing = [key for key in ("comment", "layer", "input", "expect") if key not in vector]
     if missing:
-        raise BadVector(f"lacks {', '.join(missing)}")
+        raise BadVector(f"missing: {', '.join(missing)}")
     if vector["layer"] not in LAYERS:
-        raise BadVector(f"layer {vector['layer']!r} is none of {', '.join(LAYERS)}")
+        raise BadVector(f"layer {vector['layer']!r} is not one of {', '.join(LAYERS)}")
     return vector
 
 
 def run_vector(vector: dict[str, Any]) -> list[str]:
-    """Decode it with our codec, in every way of feeding, and encode it again where it asks for that."""
+    """Decode a vector with our codec in every way of feeding, and encode it if it asks for that."""
     failures: list[str] = []
     try:
         for label, result in LAYERS[vector["layer"]](vector):
@@ -111,14 +112,14 @@ def run_vector(vector: dict[str, Any]) -> list[str]:
             if found:
                 failures.append(f"{found[0]} ({label})" if label else found[0])
             elif label not in ("", "fed whole"):
-                failures.append(f"tells another story when {label}")
+                failures.append(f"gives a different result when {label}")
         if vector.get("encode", False):
             wire, expected = encoded(vector), pieces_of(vector["input"])
             if [wire] != expected:
                 failures.append(f"encoded: expected {_shown(expected[0])}, got {_shown(wire)}")
     except BadVector:
         raise
-    except Exception as error:  # a decoder that raises is a finding about the decoder, not the end of the run
+    except Exception as error:  # a decoder that raises fails this vector; the run continues
         failures.append(f"raised {type(error).__name__}: {error}")
     return failures
 
@@ -128,26 +129,26 @@ def _ask(program: list[str], vector: dict[str, Any]) -> Result:
     try:
         answer = subprocess.run(program, input=question.encode(), capture_output=True, timeout=DECODER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise BadVector(f"the decoder gave no answer in {DECODER_TIMEOUT_S} s") from None
+        raise BadVector(f"the decoder did not answer within {DECODER_TIMEOUT_S} s") from None
     except OSError as error:
         remedy = "Check the command after --decoder."
         raise UserError(f"{program[0]} cannot be started: {error.strerror}.", remedy) from None
     if answer.returncode != 0:
         last = answer.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise BadVector(f"the decoder ended with {answer.returncode}: {''.join(last)}")
+        raise BadVector(f"the decoder exited with status {answer.returncode}: {''.join(last)}")
     try:
         result = json.loads(answer.stdout)
     except ValueError as error:
-        raise BadVector(f"the decoder printed no JSON: {error}") from None
+        raise BadVector(f"the decoder did not print JSON: {error}") from None
     if not isinstance(result, dict):
-        raise BadVector("the decoder printed no JSON object")
+        raise BadVector("the decoder did not print a JSON object")
     if result.get("skip") is True:
         raise Skipped
     return result
 
 
 def differences(vector: dict[str, Any], result: Result) -> list[str]:
-    """Where an answer is not what the vector expects."""
+    """The differences between a result and what the vector expects."""
     expect: dict[str, Any] = vector["expect"]
     left_out = _OF_A_GAP if any(isinstance(piece, int) for piece in pieces_of(vector["input"])) else set()
     found: list[str] = []
@@ -181,9 +182,9 @@ def _list_differences(name: str, wanted: list[dict[str, Any]], actual: Any) -> l
     found: list[str] = []
     for index, (want, have) in enumerate(zip(wanted, actual)):
         for key, value in want.items():
-            told = _field(have, key)
-            if told is not _ABSENT or key not in _OF_SENDING:
-                found += _value_differences(f"{name}[{index}].{key}", value, told)
+            actual_value = _field(have, key)
+            if actual_value is not _ABSENT or key not in _OF_SENDING:
+                found += _value_differences(f"{name}[{index}].{key}", value, actual_value)
     if len(wanted) != len(actual):
         found.append(f"{name}: expected {len(wanted)}, got {len(actual)}: {_shown(actual[len(wanted) :])}")
     return found
@@ -208,7 +209,7 @@ def _value_differences(name: str, wanted: Any, actual: Any) -> list[str]:
 
 
 def _same(wanted: Any, actual: Any) -> bool:
-    """Equal as JSON: true is not 1, 1 is 1.0, and the order of keys counts."""
+    """Equality of JSON values: true differs from 1, 1 equals 1.0, and the order of keys matters."""
     if isinstance(wanted, bool) or isinstance(actual, bool):
         return wanted is actual
     if isinstance(wanted, dict) and isinstance(actual, dict):

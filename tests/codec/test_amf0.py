@@ -1,4 +1,4 @@
-"""AMF0: properties over any bytes and any values, and the limits that hostile senders run into."""
+"""AMF0: properties for arbitrary bytes and values, and the limits that protect against hostile senders."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from rtmp_spark.codec.amf import (
     Xml,
     from_json,
     to_json,
+    to_json_values,
 )
 from rtmp_spark.codec.errors import DecodeError, EncodeError, ViolationCode
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
@@ -58,7 +59,7 @@ def containers(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
 
 
 VALUES = st.recursive(SCALARS, containers, max_leaves=8)
-# Markers and small lengths are likelier than chance, so that random bytes get somewhere.
+# Markers and small lengths are frequent, so that the parser accepts more of the random bytes.
 AMF_LIKE = st.lists(
     st.one_of(
         st.binary(max_size=4),
@@ -95,7 +96,7 @@ def test_any_bytes_give_values_or_a_decode_error(data: bytes) -> None:
 
 
 @given(st.one_of(st.binary(max_size=80), AMF_LIKE))
-def test_the_fast_lane_changes_nothing(data: bytes) -> None:
+def test_the_fast_path_gives_the_same_values(data: bytes) -> None:
     fast = amf0.read_values(data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(amf0, "_plain_values", lambda reader, pos: pos)
@@ -106,7 +107,7 @@ def test_the_fast_lane_changes_nothing(data: bytes) -> None:
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_what_is_dumped_is_read_again(values: list[Value]) -> None:
+def test_dumped_values_are_parsed_unchanged(values: list[Value]) -> None:
     assert amf0.read_values(amf0.dump_values(values)).values == values
 
 
@@ -116,7 +117,7 @@ def test_tagged_json_keeps_the_value(value: Value) -> None:
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
-def test_a_cut_loses_only_what_lies_behind_it(values: list[Value], data: st.DataObject) -> None:
+def test_truncation_keeps_the_values_before_the_cut(values: list[Value], data: st.DataObject) -> None:
     whole = amf0.dump_values(values)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     kept = amf0.read_values(cut).values
@@ -129,7 +130,7 @@ def test_a_cut_loses_only_what_lies_behind_it(values: list[Value], data: st.Data
     [("", "0a00000001"), ("", "03000161"), ("", "0800000001000161"), ("", "100000000161"), ("11", "090301")],
 )
 @pytest.mark.parametrize("depth", [1_000, 300_000])
-def test_nesting_is_refused_and_not_followed(first: str, level: str, depth: int) -> None:
+def test_deep_nesting_is_refused_without_recursion(first: str, level: str, depth: int) -> None:
     data = b"\x02\x00\x01x" + bytes.fromhex(first) + bytes.fromhex(level) * depth
     reading = amf0.read_values(data)
     assert [code for code, _, _ in reading.violations] == [ViolationCode.AMF_DEPTH]
@@ -137,7 +138,7 @@ def test_nesting_is_refused_and_not_followed(first: str, level: str, depth: int)
     json.dumps(to_json(reading.values))
 
 
-def test_depth_64_is_read_and_65_is_not() -> None:
+def test_depth_64_is_parsed_and_65_is_refused() -> None:
     assert codes(b"\x0a\x00\x00\x00\x01" * 64 + b"\x05") == []
     assert codes(b"\x0a\x00\x00\x00\x01" * 65 + b"\x05") == [ViolationCode.AMF_DEPTH]
 
@@ -159,7 +160,7 @@ def test_the_number_of_values_is_bounded(data: bytes) -> None:
     assert nodes_of(to_json(reading.values)) < 4 * DEFAULT_LIMITS.amf_nodes
 
 
-def test_as_many_values_as_allowed() -> None:
+def test_the_largest_allowed_number_of_values() -> None:
     assert codes(b"\x0a\x00\x00\x00\x03" + b"\x05" * 3, Limits(amf_nodes=4)) == []
     assert codes(b"\x0a\x00\x00\x00\x03" + b"\x05" * 3, Limits(amf_nodes=3)) == [ViolationCode.AMF_LIMIT]
 
@@ -173,7 +174,7 @@ def test_references_that_multiply_hit_the_limit() -> None:
     assert nodes_of(to_json(reading.values)) < 4 * DEFAULT_LIMITS.amf_nodes
 
 
-def test_a_chain_of_references_is_written_out_only_so_deep() -> None:
+def test_the_depth_of_a_chain_of_references_is_bounded() -> None:
     links = b"".join(b"\x0a\x00\x00\x00\x01\x07" + max(link - 1, 0).to_bytes(2, "big") for link in range(300))
     reading = amf0.read_values(links)
     json.dumps(to_json(reading.values))
@@ -186,15 +187,36 @@ def test_a_reference_keeps_its_target() -> None:
     assert second.target is first
 
 
-def test_a_moved_target_is_dumped_in_its_place() -> None:
+def test_a_reference_before_its_target_is_dumped_as_the_target() -> None:
     obj = AmfObject([("a", 1.0)])
-    assert to_json(amf0.parse_values(amf0.dump_values([Reference(3, target=obj), Reference(3, target=obj)]))) == [
-        {"a": 1},
-        {"a": 1},
-    ]
+    values = amf0.parse_values(amf0.dump_values([Reference(3, target=obj), Reference(3, target=obj)]))
+    assert to_json_values(values) == [{"a": 1}, {"a": 1}]
 
 
-def test_looking_up_a_name_gives_the_last() -> None:
+def doubling_arrays(levels: int) -> bytes:
+    """An array, then arrays that each refer twice to the one before."""
+    data = b"\x0a\x00\x00\x00\x01\x05"
+    return data + b"".join(b"\x0a\x00\x00\x00\x02" + (b"\x07" + i.to_bytes(2, "big")) * 2 for i in range(levels))
+
+
+def test_the_second_occurrence_in_an_argument_is_a_reference() -> None:
+    first, second = to_json_values(amf0.parse_values(doubling_arrays(1)))
+    assert first == [None]
+    assert second == [[None], {"$ref": 0}]
+
+
+@pytest.mark.parametrize("levels", [13, 60])
+def test_the_json_of_references_grows_with_the_message(levels: int) -> None:
+    inside = doubling_arrays(levels)
+    data = b"\x0a" + (levels + 1).to_bytes(4, "big")
+    # In one array, and as arguments; the indices of the nested arrays are one higher.
+    nested = data + inside.replace(b"\x07\x00", b"\x07\x01")
+    for message in (inside, nested, doubling_arrays(3) + b"\x07\x00\x03" * 5000):
+        written = json.dumps(to_json_values(amf0.read_values(message).values))
+        assert len(written) < 40 * len(message)
+
+
+def test_the_last_of_several_equal_names_is_found() -> None:
     (obj,) = amf0.parse_values(bytes.fromhex("03 0001 61 0101 0001 61 0100 000009"))
     assert isinstance(obj, AmfObject)
     assert obj["a"] is False
@@ -204,12 +226,12 @@ def test_looking_up_a_name_gives_the_last() -> None:
         obj["b"]
 
 
-def test_one_value_and_where_it_ends() -> None:
+def test_parse_value_returns_the_end_offset() -> None:
     reading = amf0.read_value(bytes.fromhex("ff 03 0001 61 05 000009 0001 62"), 1)
     assert (to_json(reading.values), reading.end, reading.violations) == ([{"a": None}], 9, [])
 
 
-def test_what_was_read_travels_with_the_error() -> None:
+def test_the_error_contains_the_values_parsed_before_it() -> None:
     with pytest.raises(amf0.AmfError) as caught:
         amf0.parse_values(bytes.fromhex("02 0001 61 0a 00000001 ff"))
     assert (caught.value.code, caught.value.offset, caught.value.values) == (ViolationCode.AMF_MARKER, 9, ["a", []])
@@ -220,18 +242,18 @@ def test_a_plain_dict_is_an_object() -> None:
     assert amf0.dump_values([{"a": {"b": 1}}]).hex() == "0300016103000162003ff0000000000000000009000009"
 
 
-def test_a_text_too_long_for_a_string_is_a_long_string() -> None:
+def test_a_string_over_65535_bytes_is_a_long_string() -> None:
     assert amf0.dump_values(["a" * 65_535])[:3] == b"\x02\xff\xff"
     assert amf0.dump_values(["a" * 65_536])[:5] == b"\x0c\x00\x01\x00\x00"
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"k" * 65_536: 1}, "\ud800", 10**400, 1j])
-def test_what_amf0_cannot_say(value: object) -> None:
+def test_values_that_amf0_cannot_represent(value: object) -> None:
     with pytest.raises(EncodeError):
         amf0.dump_values([value])
 
 
-def test_a_value_that_holds_itself_cannot_be_dumped() -> None:
+def test_a_value_that_contains_itself_cannot_be_dumped() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(EncodeError):
@@ -270,3 +292,9 @@ def test_every_tag_of_the_tagged_json() -> None:
         assert to_json(value) == tagged
         assert from_json(tagged) == value
     assert math.isnan(from_json({"$number": "NaN"}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ms", ["7ff8000000000000", "7ff0000000000000", "fff0000000000000"])
+def test_a_date_that_is_no_number_is_reported(ms: str) -> None:
+    assert codes(bytes.fromhex(f"0b {ms} 0000")) == [ViolationCode.AMF_DATE]
+    assert codes(bytes.fromhex(f"11 08 01 {ms}")) == [ViolationCode.AMF_DATE]

@@ -1,4 +1,4 @@
-"""AMF3: properties over any bytes and any values, tables and limits."""
+"""AMF3: properties for arbitrary bytes and values, reference tables and limits."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from rtmp_spark.codec.amf import (
     Xml,
     from_json,
     to_json,
+    to_json_values,
 )
 from rtmp_spark.codec.errors import DecodeError, EncodeError, ViolationCode
 
@@ -75,7 +76,7 @@ def test_any_bytes_give_values_or_a_decode_error(data: bytes) -> None:
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_what_is_dumped_is_read_again(values: list[Value]) -> None:
+def test_dumped_values_are_parsed_unchanged(values: list[Value]) -> None:
     assert amf3.read_values(amf3.dump_values(values)).values == values
 
 
@@ -91,11 +92,11 @@ def test_tagged_json_keeps_the_value(value: Value) -> None:
      (0x200000, "0480c08000"), (0xFFFFFFF, "04bfffffff"), (-1, "04ffffffff"), (-0x10000000, "04c0808000"),
      (0x10000000, "0541b0000000000000")],
 )  # fmt: skip
-def test_integers_as_wide_as_they_need(number: int, wire: str) -> None:
+def test_integers_use_the_shortest_encoding(number: int, wire: str) -> None:
     assert amf3.dump_values([number]).hex() == wire
 
 
-def test_strings_go_by_reference_the_second_time() -> None:
+def test_a_repeated_string_is_dumped_as_a_reference() -> None:
     assert amf3.dump_values(["hello", "hello", "", ""]).hex() == "060b68656c6c6f060006010601"  # as Py3AMF writes it
 
 
@@ -104,7 +105,7 @@ def test_strings_go_by_reference_the_second_time() -> None:
     ["0903010900", "0a0b01056d650a0001", "080142702b3621158000 0800",
      "0c0361 0c00", "0d030000000001 0d00", "110100 1100"],
 )  # fmt: skip
-def test_references_are_written_as_they_were_read(wire: str) -> None:
+def test_references_survive_parsing_and_dumping(wire: str) -> None:
     data = bytes.fromhex(wire)
     values = amf3.parse_values(data)
     assert amf3.dump_values(values) == data
@@ -122,8 +123,8 @@ def test_a_sealed_property_may_have_an_empty_name() -> None:
     assert amf3.parse_values(amf3.dump_values([value])) == [value]
 
 
-def test_the_rest_belongs_to_an_externalizable_object() -> None:
-    # an array of two whose first element is externalizable: where it ends, nobody knows
+def test_bytes_after_an_externalizable_object_are_not_parsed() -> None:
+    # an array of two; the first element is externalizable, and its format does not state where it ends
     reading = amf3.read_values(bytes.fromhex("09 05 01 0a 07 03 43 0401 0402"))
     assert reading.values == [[External("C", b"\x04\x01\x04\x02")]]
     assert reading.violations == []
@@ -131,7 +132,7 @@ def test_the_rest_belongs_to_an_externalizable_object() -> None:
 
 
 @pytest.mark.parametrize("level", ["090301", "0a0b010361", "1003 00 01", "110300 01"])
-def test_nesting_is_refused_and_not_followed(level: str) -> None:
+def test_deep_nesting_is_refused_without_recursion(level: str) -> None:
     reading = amf3.read_values(bytes.fromhex(level) * 300_000)
     assert [code for code, _, _ in reading.violations] == [ViolationCode.AMF_DEPTH]
     json.dumps(to_json(reading.values))
@@ -140,13 +141,13 @@ def test_nesting_is_refused_and_not_followed(level: str) -> None:
 @pytest.mark.parametrize(
     "wire", ["09 ffffff7f 01", "0d ffffff7f 00", "10 ffffff7f 00 01", "11 ffffff7f 00", "0a ffffff73 01"]
 )
-def test_counts_are_held_against_the_bytes_that_remain(wire: str) -> None:
+def test_counts_are_compared_with_the_remaining_bytes(wire: str) -> None:
     (violation,) = amf3.read_values(bytes.fromhex(wire)).violations
     assert violation.code is ViolationCode.AMF_LIMIT
 
 
 def test_names_without_values_are_bounded_too() -> None:
-    # 200,000 sealed names of one byte each, for an object whose values never come
+    # 200,000 sealed names of one byte each, for an object without values
     reading = amf3.read_values(bytes.fromhex("0a c3 d0 80 03 01".replace(" ", "")) + b"\x01" * 300_000)
     assert ViolationCode.AMF_LIMIT in [code for code, _, _ in reading.violations]
 
@@ -159,10 +160,35 @@ def test_references_that_multiply_hit_the_limit() -> None:
     assert len(json.dumps(to_json(reading.values))) < 4_000_000
 
 
+def _u29(number: int) -> bytes:
+    return bytes((number >> 7 | 0x80, number & 0x7F)) if number > 0x7F else bytes((number,))
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"\x06" + _u29(2001) + b"s" * 1000, b"\x06\x00"),  # a string
+        (b"\x0c" + _u29(2001) + b"s" * 1000, b"\x0c\x00"),  # a byte array
+        (b"\x0a\x03" + _u29(2001) + b"s" * 1000, b"\x0a\x01"),  # an object of a class with a long name
+        (b"\x0a\x13\x01" + _u29(2001) + b"s" * 1000 + b"\x01", b"\x0a\x01\x01"),  # with a property of a long name
+        (b"\x09\x03\x01\x01", b"\x09\x00"),  # an array
+    ],
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_json_of_references_grows_with_the_message(first: bytes, again: bytes, inside: bool) -> None:
+    count = 8000
+    data = first + again * count
+    if inside:
+        data = b"\x09" + _u29((count + 1) * 2 + 1) + b"\x01" + data.replace(b"\x09\x00", b"\x09\x02")
+    reading = amf3.read_values(data)
+    assert len(json.dumps(to_json_values(reading.values))) < 60 * len(data)
+    assert {code for code, _, _ in reading.violations} <= {ViolationCode.AMF_LIMIT}
+
+
 @pytest.mark.parametrize(
     "value", [object(), UNSUPPORTED, Vector("int", ["a"]), Vector("int", [1 << 40]), {1: 2}, "\ud800", 10**400]
 )
-def test_what_amf3_cannot_say(value: object) -> None:
+def test_values_that_amf3_cannot_represent(value: object) -> None:
     with pytest.raises(EncodeError):
         amf3.dump_values([value])
 

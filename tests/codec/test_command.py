@@ -1,4 +1,4 @@
-"""Commands and shared objects: what consumers ask of them, and any bytes at all."""
+"""Commands and shared objects: the accessors that consumers use, and arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES = st.sampled_from([15, 16, 17, 18, 19, 20])
 
 
 def captured(name: str) -> Command:
-    """A command of a real peer, out of the golden vectors."""
+    """A command of a real peer, from the golden vectors."""
     vector = json.loads((VECTORS / "valid" / "command" / f"{name}.json").read_text(encoding="utf-8"))
     return parse_command(vector["start"]["type_id"], bytes.fromhex("".join(vector["input"])))
 
@@ -32,7 +32,7 @@ REAL = [
 
 
 @given(TYPES, st.binary(max_size=100))
-def test_any_bytes_are_a_command(type_id: int, payload: bytes) -> None:
+def test_arbitrary_bytes_are_parsed_as_a_command(type_id: int, payload: bytes) -> None:
     parsed = parse_command(type_id, payload)
     assert parsed.amf_version == (3 if type_id in (15, 16, 17) else 0)
     json.dumps(to_json(parsed.args), allow_nan=False)
@@ -42,7 +42,7 @@ EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=3)
 
 
 @given(TYPES, st.sampled_from(REAL), EDITS, st.floats(0, 1))
-def test_damaged_commands_are_commands(type_id: int, real: bytes, edits: list[tuple[float, int]], keep: float) -> None:
+def test_damaged_commands_are_parsed(type_id: int, real: bytes, edits: list[tuple[float, int]], keep: float) -> None:
     payload = bytearray(real[: max(1, int(len(real) * keep))])
     for place, byte in edits:
         payload[int(place * (len(payload) - 1))] = byte
@@ -71,12 +71,12 @@ def test_connect_with_capabilities() -> None:
     asked = {"app": 5, "videoFourCcInfoMap": {"*": 4, "hvc1": 3}, "audioFourCcInfoMap": {"Opus": "x"}, "capsEx": 3}
     info = command.connect_info(parse_command(20, command.dump_command("connect", 1, asked)))
     assert info is not None
-    assert info.app is None  # a number is no name of an application
+    assert info.app is None  # a number is not a valid application name
     assert (info.video_four_cc_info_map, info.audio_four_cc_info_map) == ({"*": 4, "hvc1": 3}, {"Opus": 0})
     assert info.caps_ex == 3
 
 
-def test_connect_without_an_object_has_no_view() -> None:
+def test_connect_without_an_object_has_no_connect_info() -> None:
     assert command.connect_info(parse_command(20, command.dump_command("connect", 1, "app"))) is None
     assert command.connect_info(captured("create_stream")) is None
 
@@ -95,7 +95,7 @@ def test_status_of_answers_and_notices() -> None:
     assert command.server_version(captured("result_connect_nginx")) == "FMS/3,0,1,123"
 
 
-def test_streams_by_number_and_by_name() -> None:
+def test_stream_id_and_stream_name_of_commands() -> None:
     assert command.created_stream_id(captured("result_create_stream")) == 1
     assert command.deleted_stream_id(captured("delete_stream_number")) == 1
     by_name = captured("delete_stream_name")  # GStreamer
@@ -130,7 +130,7 @@ def test_metadata_with_and_without_set_data_frame() -> None:
 
 
 @pytest.mark.parametrize(("type_id", "version"), [(20, 0), (17, 3)])
-def test_what_is_dumped_is_read_again(type_id: int, version: int) -> None:
+def test_dumped_commands_are_parsed_unchanged(type_id: int, version: int) -> None:
     payload = command.dump_command("_result", 4, None, {"code": "x"}, b"raw", amf_version=version)
     assert payload[0] == (0 if version == 3 else 2)
     parsed = parse_command(type_id, payload)
@@ -138,7 +138,7 @@ def test_what_is_dumped_is_read_again(type_id: int, version: int) -> None:
     assert parsed.args == [None, AmfObject([("code", "x")]), b"raw"]
 
 
-def test_amf3_at_once() -> None:
+def test_amf3_without_an_amf0_part() -> None:
     # Red5 and Flex: format byte 3, then AMF3 values
     parsed = parse_command(17, bytes.fromhex("03 06 09 63616c6c 0407 01"))
     assert (parsed.name, parsed.transaction_id, parsed.args) == ("call", 7.0, [None])
@@ -169,7 +169,7 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(("type_id", "version"), [(19, 0), (16, 3)])
-def test_shared_objects_both_ways(type_id: int, version: int) -> None:
+def test_shared_objects_are_parsed_and_dumped(type_id: int, version: int) -> None:
     payload = command.dump_shared_object("rooms", 3, True, EVENTS, version)
     parsed = command.parse_shared_object(type_id, payload)
     assert (parsed.name, parsed.version, parsed.persistent, parsed.amf_version) == ("rooms", 3, True, version)

@@ -1,4 +1,4 @@
-"""RtmpDecoder: states, limits, phases, gaps in the handshake, and what the vectors do not show of chunks.
+"""RtmpDecoder: saved states, limits, phases, gaps in the handshake, and cases of chunks that the vectors do not cover.
 
 Bytes are written by hand from the specification; properties over any bytes are in test_properties.py, losses in
 test_resync.py.
@@ -11,10 +11,10 @@ import tracemalloc
 from typing import TypeVar
 
 import pytest
-from chunkwriter import Sent as Message
-from chunkwriter import basic_header, message_header
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.chunk_writer import Sent as Message
+from kit.chunk_writer import basic_header, message_header
 
 from rtmp_spark.codec.chunk.dechunker import Dechunker
 from rtmp_spark.codec.decoder import STATE_VERSION, RtmpDecoder, StateError
@@ -65,7 +65,7 @@ def whole(data: bytes, phase: str = "chunks", limits: Limits | None = None, chun
 
 
 def busy_decoder() -> RtmpDecoder:
-    """Two messages under way, a third cut inside its header."""
+    """Two unfinished messages, and a third of which only part of the header arrived."""
     decoder = RtmpDecoder()
     decoder.receive_data(
         SHAKEN + chunk(4, video(128), length=300) + chunk(70, video(128), length=400, form=2) + b"\x05\0\0"
@@ -73,7 +73,7 @@ def busy_decoder() -> RtmpDecoder:
     return decoder
 
 
-def test_a_state_goes_on_where_it_was() -> None:
+def test_a_resumed_decoder_continues_with_the_same_events() -> None:
     rest = b"\0" + b"\0\0\2\x08\1\0\0\0" + b"\xaf\1" + b"\xc4" + bytes(128) + b"\xc0\6" + bytes(128)
     first = busy_decoder()
     second = RtmpDecoder.resume(first.state())
@@ -85,7 +85,7 @@ def test_a_state_goes_on_where_it_was() -> None:
     assert first.receive_eof() == second.receive_eof() != []
 
 
-def test_a_state_says_its_version() -> None:
+def test_a_state_contains_its_version() -> None:
     state = busy_decoder().state()
     assert state[:4] == b"RSD" + bytes([STATE_VERSION])
 
@@ -99,12 +99,12 @@ def test_a_state_of_another_version_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("state", [b"", b"RSD", b"\x80\x04\x95pickle", bytes(40), b'{"phase": "chunks"}'])
-def test_what_is_no_state_is_refused(state: bytes) -> None:
+def test_bytes_that_are_not_a_state_are_refused(state: bytes) -> None:
     with pytest.raises(StateError):
         RtmpDecoder.resume(state)
 
 
-def test_a_cut_state_is_refused() -> None:
+def test_a_truncated_state_is_refused() -> None:
     state = busy_decoder().state()
     for length in range(len(state)):
         with pytest.raises(StateError):
@@ -114,23 +114,23 @@ def test_a_cut_state_is_refused() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 400))
-def test_only_our_own_exception_leaves_resume(noise: bytes, at: int) -> None:
+def test_resume_raises_only_rtmp_spark_errors(noise: bytes, at: int) -> None:
     state = bytearray(busy_decoder().state())
-    state[8 + at : 8 + at + len(noise)] = noise  # behind the magic, the version and the length
+    state[8 + at : 8 + at + len(noise)] = noise  # after the magic, the version and the length
     try:
         RtmpDecoder.resume(bytes(state))
     except RtmpSparkError:
         pass
 
 
-def test_the_size_of_a_state_follows_what_arrived_not_what_was_announced() -> None:
+def test_the_size_of_a_state_depends_on_received_bytes_not_on_announced_lengths() -> None:
     decoder = RtmpDecoder(phase="chunks")
     for csid in range(3, 13):
         decoder.receive_data(chunk(csid, video(128), length=16_000_000))
     assert 10 * 128 < len(decoder.state()) < 10 * 128 + 10 * 300 + 1000
 
 
-def test_limits_belong_to_the_one_who_resumes() -> None:
+def test_limits_are_those_given_to_resume() -> None:
     limits = Limits(message_bytes=1000)
     decoder = RtmpDecoder.resume(RtmpDecoder(phase="chunks").state(), limits)
     assert ViolationCode.CHUNK_LIMIT in codes(decoder.receive_data(chunk(4, video(128), length=1001)))
@@ -139,7 +139,7 @@ def test_limits_belong_to_the_one_who_resumes() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_over_the_limit_costs_only_itself() -> None:
+def test_a_message_over_the_limit_does_not_affect_others() -> None:
     long = chunk(4, video(128), length=300) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
     events = whole(
         long + chunk(4, video(200)[:128], length=200) + b"\xc4" + bytes(72), limits=Limits(message_bytes=299)
@@ -152,7 +152,7 @@ def test_a_message_over_the_limit_costs_only_itself() -> None:
 
 
 @pytest.mark.parametrize("length", [299, 300])
-def test_a_message_of_just_the_limit_is_kept(length: int) -> None:
+def test_a_message_of_exactly_the_limit_is_kept(length: int) -> None:
     events = whole(chunk(4, video(length)), limits=Limits(message_bytes=300), chunk_size=4096)
     assert kinds(events, MessageReceived)[0].status == COMPLETE
     assert codes(events) == []
@@ -166,7 +166,7 @@ def test_unfinished_messages_share_one_budget() -> None:
         events += decoder.receive_data(chunk(csid, video(128), length=1000))
     for csid in range(3, 13):
         events += decoder.receive_data(bytes([0xC0 | csid]) + bytes(128))
-    assert codes(events) == [ViolationCode.CHUNK_LIMIT]  # told once
+    assert codes(events) == [ViolationCode.CHUNK_LIMIT]  # reported once
     assert len(decoder.state()) < 1000 + 10 * 300 + 1000
     events = decoder.receive_eof()
     assert sum(len(message.payload) for message in kinds(events, MessageReceived)) <= 1000
@@ -174,7 +174,7 @@ def test_unfinished_messages_share_one_budget() -> None:
     assert len(kinds(events, MessageReceived)) == 10
 
 
-def test_the_budget_is_free_again_when_messages_end() -> None:
+def test_a_finished_message_releases_its_budget() -> None:
     decoder = RtmpDecoder(Limits(partial_bytes=400), phase="chunks")
     for number in range(20):
         events = decoder.receive_data(chunk(4, video(128, number), length=300))
@@ -184,8 +184,8 @@ def test_the_budget_is_free_again_when_messages_end() -> None:
         assert codes(events) == []
 
 
-def test_memory_follows_what_arrives() -> None:
-    """16 MB announced on very many csids."""
+def test_memory_depends_on_received_bytes() -> None:
+    """Very many csids announce messages of 16 MB."""
     header = b"\0\0\0" + (16_000_000).to_bytes(3, "big") + b"\x09\1\0\0\0"
     decoder = RtmpDecoder(phase="chunks")
     tracemalloc.start()
@@ -198,8 +198,8 @@ def test_memory_follows_what_arrives() -> None:
     assert used < 3000 * 1100  # 60,000 of them in 64 MiB
 
 
-def test_work_does_not_grow_with_the_square_of_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message of 200 KB arrives byte by byte: the decoder only looks when a whole chunk may be there."""
+def test_work_is_linear_in_the_number_of_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of 200 KB arrives byte by byte: the decoder parses only when a whole chunk may have arrived."""
     looks = 0
     run = Dechunker.run
 
@@ -230,7 +230,7 @@ def test_work_does_not_grow_with_the_square_of_small_pieces(monkeypatch: pytest.
         ("chunks", []),
     ],
 )
-def test_a_decoder_is_told_where_it_starts(phase: str, parts: list[tuple[int, int]]) -> None:
+def test_the_caller_chooses_the_initial_phase(phase: str, parts: list[tuple[int, int]]) -> None:
     before = {"handshake": 3073, "part1": 3072, "part2": 1536, "chunks": 0}[phase]
     data = SHAKEN[3073 - before :]
     events = whole(data + chunk(4, video(20)), phase)
@@ -242,8 +242,8 @@ def test_a_decoder_is_told_where_it_starts(phase: str, parts: list[tuple[int, in
 @pytest.mark.parametrize(
     "lost", [(0, 1), (0, 700), (1, 1), (500, 10), (500, 1037), (1000, 1000), (1537, 1536), (2000, 1000), (3072, 1)]
 )
-def test_a_gap_in_the_handshake_costs_no_message(lost: tuple[int, int]) -> None:
-    """The parts have known lengths, so what follows is where it must be."""
+def test_a_gap_in_the_handshake_loses_no_message(lost: tuple[int, int]) -> None:
+    """The parts have known lengths, so the start of the first chunk is known."""
     at, length = lost
     data = b"\3" + bytes(3072) + chunk(4, video(20))
     decoder = RtmpDecoder()
@@ -258,7 +258,7 @@ def test_a_gap_in_the_handshake_costs_no_message(lost: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("at", [700, 2500, 3073, 3073 + 4 * 32, 3073 + 4 * 32 + 20])
 def test_a_gap_of_unknown_length_is_not_crossed(at: int) -> None:
-    """A message that seems to fit when one byte is taken for lost does not; what is whole behind it is found."""
+    """If one lost byte is assumed, a message seems to fit, but it is not reported; complete messages after it are."""
     sent = [chunk(4, video(20), time=40 * n) for n in range(40)]
     data = b"\3" + bytes(3072) + b"".join(sent)
     decoder = RtmpDecoder()
@@ -282,7 +282,7 @@ def test_encrypted_bytes_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n" * 500])
-def test_text_is_no_rtmp(data: bytes) -> None:
+def test_text_is_not_rtmp(data: bytes) -> None:
     events = whole(data, "handshake")
     assert codes(events) == [ViolationCode.HS_VERSION]
     assert kinds(events, MessageReceived) == []
@@ -297,14 +297,14 @@ def test_an_unfinished_handshake(length: int, part: int) -> None:
     assert f"part {part}" in violation.detail
 
 
-def test_nothing_at_all_is_no_violation() -> None:
+def test_an_empty_stream_has_no_violation() -> None:
     assert whole(b"", "handshake") == []
 
 
 # -- the interface -------------------------------------------------------------------------------------------------
 
 
-def test_offsets_count_what_was_received_and_lost() -> None:
+def test_offsets_count_received_and_lost_bytes() -> None:
     decoder = RtmpDecoder()
     decoder.receive_data(b"\3")
     decoder.receive_data(bytes(10))
@@ -312,7 +312,7 @@ def test_offsets_count_what_was_received_and_lost() -> None:
     assert decoder.offset == 16
 
 
-def test_the_end_is_told_once() -> None:
+def test_a_second_eof_reports_nothing() -> None:
     decoder = RtmpDecoder(phase="chunks")
     decoder.receive_data(chunk(4, video(128), length=300))
     assert decoder.receive_eof() != []
@@ -320,7 +320,7 @@ def test_the_end_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("length", [0, -1])
-def test_a_gap_of_nothing_is_none(length: int) -> None:
+def test_a_gap_without_bytes_is_ignored(length: int) -> None:
     decoder = RtmpDecoder(phase="chunks")
     decoder.receive_data(chunk(4, video(128), length=129))
     assert decoder.receive_gap(length) == []
@@ -338,7 +338,7 @@ def test_other_kinds_of_buffers(kind: type[bytearray | memoryview]) -> None:
     assert isinstance(message.payload, bytes)
 
 
-def test_payloads_are_bytes_however_they_came() -> None:
+def test_payloads_are_bytes_for_every_kind_of_input() -> None:
     data = chunk(4, video(128), length=300) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
     for step in (1, 100, len(data)):
         decoder = RtmpDecoder(phase="chunks")
@@ -389,40 +389,40 @@ def test_two_forms_of_a_csid_are_one_stream() -> None:
     ids=["two bytes", "three bytes", "FFmpeg's one byte"],
 )
 def test_a_gap_inside_a_message_is_crossed_in_the_form_of_its_continuations(form: int, mark: bytes, first: int) -> None:
-    """Of a message with seven of them, some are lost: what lies behind stands where it was sent."""
+    """Some of its seven continuation headers are lost; the bytes after the gap keep their place in the payload."""
     body = video(5) + bytes(n % 191 for n in range(995))
     pieces = [body[at : at + 128] for at in range(0, len(body), 128)]
     sent = [chunk(100, pieces[0], time=40 * n, length=1000, form=form) + mark for n in range(3)]
     wire = [head + mark.join(pieces[1:]) for head in sent]
     last = first + 290
-    of_body = [-1] * (len(sent[0]) - len(mark) - 128) + list(range(128))  # which of its bytes, if any, stands there
+    of_body = [-1] * (len(sent[0]) - len(mark) - 128) + list(range(128))  # index in the body of each byte; -1: a header
     for at in range(128, 1000, 128):
         of_body += [-1] * len(mark) + list(range(at, min(at + 128, 1000)))
     decoder = RtmpDecoder(phase="chunks")
     events = decoder.receive_data(wire[0] + wire[1][:first])
     decoder = RtmpDecoder.resume(decoder.state())
     events += decoder.receive_gap(last - first) + decoder.receive_data(wire[1][last:] + wire[2]) + decoder.receive_eof()
-    whole, damaged, behind = kinds(events, MessageReceived)
-    assert whole.payload == behind.payload == body and not behind.inferred
+    whole, damaged, after = kinds(events, MessageReceived)
+    assert whole.payload == after.payload == body and not after.inferred
     assert damaged.payload == bytes(body[at] for at in of_body[:first] + of_body[last:] if at >= 0)
     assert (damaged.status, damaged.missing_bytes) == (GAP, 1000 - len(damaged.payload))
     assert not kinds(events, Skipped)
 
 
 @pytest.mark.parametrize("type_id", [15, 16, 17, 18, 19, 20])
-def test_values_behind_a_gap_are_not_read_as_those_before_it(type_id: int) -> None:
+def test_amf_bytes_after_a_gap_are_not_joined_to_those_before_it(type_id: int) -> None:
     body = b"\2\0\7onEvent\0" + bytes(8) + b"\5" + b"".join(b"\2\0\4%04d" % n for n in range(40))
     head = b"\3\0\0\0" + len(body).to_bytes(3, "big") + bytes([type_id]) + bytes(4)
     wire = head + body[:128] + b"\xc3" + body[128:256] + b"\xc3" + body[256:]
     decoder = RtmpDecoder(phase="chunks")
     events = decoder.receive_data(wire[:100]) + decoder.receive_gap(20) + decoder.receive_data(wire[120:] + wire)
-    damaged, behind = kinds(events + decoder.receive_eof(), MessageReceived)
-    assert (damaged.status, damaged.missing_bytes, behind.payload) == (GAP, 20, body)
+    damaged, after = kinds(events + decoder.receive_eof(), MessageReceived)
+    assert (damaged.status, damaged.missing_bytes, after.payload) == (GAP, 20, body)
     assert damaged.payload == body[: 100 - len(head)]
 
 
 def test_thirty_interleaved_messages() -> None:
-    """They end in the order in which their last chunks come, each with its own bytes."""
+    """Messages are reported in the order of their last chunks, each with its own bytes."""
     csids = list(range(3, 33))
     wire = b"".join(chunk(csid, video(128, csid), length=300) for csid in csids)
     wire += b"".join(bytes([0xC0 | csid]) + bytes([csid]) * 128 for csid in reversed(csids))
@@ -461,8 +461,8 @@ def test_extended_timestamps_on_the_continuations_of_interleaved_messages() -> N
 
 
 @pytest.mark.parametrize("got", [128, 256])
-def test_an_abort_gives_what_arrived_and_keeps_the_header(got: int) -> None:
-    """The next fmt 3 on that csid starts a message like the one that was dropped."""
+def test_an_abort_reports_the_received_part_and_keeps_the_header(got: int) -> None:
+    """The next fmt 3 chunk on that csid starts a message with the header of the aborted one."""
     wire = chunk(4, video(128), length=300) + (b"\xc4" + bytes(128)) * (got // 128 - 1)
     wire += bytes.fromhex("02 000000 000004 02 00000000 00000004")
     wire += b"\xc4" + video(128, 7) + b"\xc4" + bytes(128) + b"\xc4" + bytes(44)
@@ -499,8 +499,8 @@ def test_chunk_sizes(size: int, used: int, code: ViolationCode | None) -> None:
     assert codes(events)[-1:] == ([code] if code else [])
 
 
-def test_the_clock_goes_on_beyond_32_bits() -> None:
-    """Twice round by steps of 2^30, raw fields beside it."""
+def test_timestamps_continue_beyond_32_bits() -> None:
+    """The 32-bit timestamp wraps twice, in steps of 2^30; the raw fields are reported too."""
     wire = b""
     for number in range(9):
         wire += chunk(4, b"\xaf\1", time=(number << 30) & 0xFFFFFFFF, type_id=8)
@@ -510,7 +510,7 @@ def test_the_clock_goes_on_beyond_32_bits() -> None:
     assert [m.ext_timestamp for m in messages[:5]] == [None, 1 << 30, 2 << 30, 3 << 30, None]
 
 
-def test_a_fresh_csid_without_a_header_loses_sync_loudly() -> None:
+def test_fmt_3_on_a_new_csid_is_reported_and_skipped() -> None:
     events = whole(chunk(4, video(20)) + b"\xc7" + bytes(200))
     assert [m.status for m in kinds(events, MessageReceived)] == [COMPLETE]
     fresh = next(v for v in kinds(events, Violation) if v.code == ViolationCode.CHUNK_FRESH_CSID)
@@ -519,7 +519,7 @@ def test_a_fresh_csid_without_a_header_loses_sync_loudly() -> None:
     assert [(skipped.start, skipped.end) for skipped in kinds(events, Skipped)] == [(32, 233)]
 
 
-def test_messages_under_way_at_the_end_are_told_in_order() -> None:
+def test_unfinished_messages_are_reported_in_order_at_the_end() -> None:
     events = whole(chunk(6, video(128), length=300) + chunk(4, video(128), length=400) + b"\xc6" + bytes(50))
     messages = kinds(events, MessageReceived)
     assert [(m.csid, m.status, len(m.payload), m.missing_bytes) for m in messages] == [
@@ -527,3 +527,22 @@ def test_messages_under_way_at_the_end_are_told_in_order() -> None:
         (4, TRUNCATED, 128, 272),
     ]
     assert codes(events) == [ViolationCode.MSG_TRUNCATED] * 2
+
+
+def test_a_message_of_an_unknown_type_may_have_several_chunks() -> None:
+    """Its first chunk is followed by fmt 3 on a csid that was never used before, which is no reason to lose sync."""
+    body = bytes(1000)
+    first = basic_header(0, 7, 1) + bytes(3) + struct.pack(">I", 1000)[1:] + b"\x63" + bytes(4)
+    wire = first + basic_header(3, 7, 1).join(body[at : at + 128] for at in range(0, 1000, 128))
+    events = RtmpDecoder(phase="chunks").receive_data(wire)
+    assert [event.payload for event in events if isinstance(event, MessageReceived)] == [body]
+    assert not any(isinstance(event, Skipped) for event in events)
+
+
+def test_a_message_on_csid_64_is_complete_without_the_header_that_follows_it() -> None:
+    """A continuation of csid 64 begins with the same byte in both forms; earlier chunks show which one is used."""
+    body = bytes(range(1, 251)) * 3
+    first = basic_header(0, 64, 2) + bytes(3) + struct.pack(">I", 750)[1:] + b"\x14" + bytes(4)
+    wire = first + basic_header(3, 64, 2).join(body[at : at + 128] for at in range(0, 750, 128))
+    events = RtmpDecoder(phase="chunks").receive_data(wire)
+    assert [event.payload for event in events if isinstance(event, MessageReceived)] == [body]

@@ -1,7 +1,7 @@
-"""RtmpEncoder: the smallest legal header, every form of it, and messages that come back as they went.
+"""RtmpEncoder: the smallest legal header, every form of it, and messages that are decoded unchanged.
 
-What is right comes from the specification's examples and from the independent writer and reader in this directory's
-parent; our own decoder only shows that both ends agree.
+Expected bytes come from the examples of the specification and from the independent writer and reader in tests/kit/.
+Our own decoder only shows that encoder and decoder agree.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from chunkreader import Read, read_chunks
-from chunkwriter import ChunkWriter, Sent
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.chunk_reader import Read, read_chunks
+from kit.chunk_writer import ChunkWriter, Sent
 
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
@@ -56,7 +56,7 @@ def test_the_second_example_of_the_specification() -> None:
 @pytest.mark.parametrize(
     ("change", "fmt"),
     [
-        ({}, 2),  # after fmt 0 readers disagree on what fmt 3 adds, even for no step at all
+        ({}, 2),  # after fmt 0, decoders disagree on what fmt 3 adds, even if the timestamp is equal
         ({"timestamp": 1040}, 2),
         ({"payload": bytes(33)}, 1),
         ({"payload": b""}, 1),
@@ -66,12 +66,12 @@ def test_the_second_example_of_the_specification() -> None:
         ({"csid": 5}, 0),
     ],
 )
-def test_what_changed_chooses_the_header(change: dict[str, object], fmt: int) -> None:
+def test_changed_fields_decide_the_header_format(change: dict[str, object], fmt: int) -> None:
     encoder = RtmpEncoder()
     assert fmts(encoder, AUDIO_32, replace(AUDIO_32, **change)) == [0, fmt]  # type: ignore[arg-type]
 
 
-def test_fmt_3_repeats_a_delta_that_was_said() -> None:
+def test_fmt_3_repeats_the_last_delta() -> None:
     encoder = RtmpEncoder()
     times = (1000, 1020, 1040, 1061, 1082, 1082, 1082)
     assert fmts(encoder, *(replace(AUDIO_32, timestamp=time) for time in times)) == [0, 2, 3, 2, 3, 2, 3]
@@ -83,7 +83,7 @@ def test_csids_do_not_share_their_headers() -> None:
     assert fmts(encoder, AUDIO_32, other, AUDIO_32, other) == [0, 0, 2, 2]
 
 
-def test_the_clock_goes_round() -> None:
+def test_timestamps_wrap_at_32_bits() -> None:
     """RTMP 1.0 5.3.1.1 says 32 bits: from 2^32-10 to 10 is a step of 20."""
     encoder = RtmpEncoder()
     encoder.send(replace(AUDIO_32, timestamp=2**32 - 10))
@@ -91,7 +91,7 @@ def test_the_clock_goes_round() -> None:
 
 
 @pytest.mark.parametrize("fmt", [0, 1, 2, 3])
-def test_a_larger_header_may_be_asked_for(fmt: int) -> None:
+def test_the_caller_may_choose_a_larger_header(fmt: int) -> None:
     encoder = RtmpEncoder()
     for time in (0, 20):
         encoder.send(replace(AUDIO_32, timestamp=time))
@@ -101,12 +101,12 @@ def test_a_larger_header_may_be_asked_for(fmt: int) -> None:
 
 
 @pytest.mark.parametrize("fmt", [-1, 2, 3, 4])
-def test_a_header_that_cannot_say_it_is_refused(fmt: int) -> None:
+def test_a_header_that_cannot_hold_the_change_is_refused(fmt: int) -> None:
     encoder = RtmpEncoder()
     encoder.send(AUDIO_32)
     with pytest.raises(EncodeError):
         encoder.send(replace(AUDIO_32, payload=b"longer" * 9), fmt=fmt)
-    assert fmts(encoder, AUDIO_32) == [2]  # nothing was remembered of it
+    assert fmts(encoder, AUDIO_32) == [2]  # the refused message did not change the state
 
 
 # -- csids -------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_chosen_form_is_kept_on_continuations() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "field", "extension"), [(0xFFFFFE, "fffffe", ""), (0xFFFFFF, "ffffff", "00ffffff")]
 )
-def test_times_from_24_bits_on_are_extended(timestamp: int, field: str, extension: str) -> None:
+def test_timestamps_above_24_bits_are_extended(timestamp: int, field: str, extension: str) -> None:
     wire = RtmpEncoder().send(Message(4, timestamp, AUDIO, 1, b"a"))
     assert wire.hex() == "04" + field + "000001" + "08" + "01000000" + extension + "61"
 
@@ -169,7 +169,7 @@ def test_continuations_repeat_the_extension() -> None:
     assert again[:5].hex() == "c401312d00"
 
 
-def test_an_extended_time_does_not_extend_the_deltas_after_it() -> None:
+def test_deltas_after_an_extended_timestamp_are_not_extended() -> None:
     encoder = RtmpEncoder()
     encoder.send(Message(4, 20_000_000, VIDEO, 1, bytes(129)))
     wire = encoder.send(Message(4, 20_000_040, VIDEO, 1, bytes(129)))
@@ -180,7 +180,7 @@ def test_an_extended_time_does_not_extend_the_deltas_after_it() -> None:
 # -- chunk sizes -------------------------------------------------------------------------------------------------
 
 
-def test_a_new_chunk_size_holds_after_the_message_that_says_it() -> None:
+def test_a_new_chunk_size_applies_after_its_message() -> None:
     encoder = RtmpEncoder(3)
     wire = encoder.send(Message(2, 0, SET_CHUNK_SIZE, 0, (300).to_bytes(4, "big")))
     assert wire.hex() == "02000000000004010000000000" + "0001" + "c2" + "2c"
@@ -224,7 +224,7 @@ def test_an_encoder_does_not_start_with_an_impossible_size(size: int) -> None:
     ],
     ids=["type 256", "type -1", "stream 2^32", "stream -1", "16 MiB", "csid 1"],
 )
-def test_what_cannot_be_said(message: Message) -> None:
+def test_messages_that_cannot_be_encoded(message: Message) -> None:
     with pytest.raises(EncodeError):
         RtmpEncoder().send(message)
 
@@ -240,14 +240,14 @@ def test_the_longest_message() -> None:
 
 
 def test_interleaving_takes_turns() -> None:
-    """The interleaved vector of the design: 256 bytes on two csids, in chunks of 128."""
+    """Two csids with 256 bytes each, in chunks of 128."""
     a, v = bytes(range(256)), bytes(0x90 + i & 255 for i in range(256))
     wire = RtmpEncoder().send_interleaved([Message(4, 2000, AUDIO, 1, a), Message(6, 2000, VIDEO, 1, v)])
     head_a, head_v = bytes.fromhex("040007d00001000801000000"), bytes.fromhex("060007d00001000901000000")
     assert wire == head_a + a[:128] + head_v + v[:128] + b"\xc4" + a[128:] + b"\xc6" + v[128:]
 
 
-def test_interleaving_messages_of_unlike_lengths() -> None:
+def test_interleaving_messages_of_different_lengths() -> None:
     messages = [Message(csid, csid, VIDEO, 1, bytes([csid]) * length) for csid, length in ((4, 400), (5, 0), (6, 129))]
     wire = RtmpEncoder().send_interleaved(messages)
     assert [(m.csid, len(m.payload)) for m in read_chunks(wire, 0)] == [(5, 0), (6, 129), (4, 400)]
@@ -258,7 +258,7 @@ def test_interleaving_messages_of_unlike_lengths() -> None:
     [[AUDIO_32, AUDIO_32], [AUDIO_32, Message(2, 0, SET_CHUNK_SIZE, 0, bytes((0, 0, 1, 0)))]],
     ids=["one csid twice", "a change of the size"],
 )
-def test_what_cannot_interleave(messages: list[Message]) -> None:
+def test_messages_that_cannot_be_interleaved(messages: list[Message]) -> None:
     encoder = RtmpEncoder()
     with pytest.raises(EncodeError):
         encoder.send_interleaved(messages)
@@ -275,7 +275,7 @@ STEPS = st.sampled_from([0, 20, 20, 20, 23, 1000, 0xFFFFFE, 0xFFFFFF, 0x1000000,
 
 @st.composite
 def message_lists(draw: st.DrawFn) -> list[Message]:
-    """Messages whose times go on; payloads begin like audio or video and are noise otherwise."""
+    """Messages with increasing timestamps; payloads start like audio or video and continue with random bytes."""
     clock: dict[int, int] = {}
     messages = []
     for number in range(draw(st.integers(1, 12))):
@@ -288,7 +288,7 @@ def message_lists(draw: st.DrawFn) -> list[Message]:
 
 
 class Smallest(random.Random):
-    """The writer lists the formats that may be used, from the longest header to the shortest."""
+    """The writer lists the allowed formats from the longest header to the shortest; this takes the last."""
 
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
         return seq[-1]
@@ -307,7 +307,7 @@ def test_the_same_bytes_as_a_writer_that_takes_the_smallest_header(messages: lis
 
 
 @given(message_lists(), st.sampled_from([1, 50, 128, 129, 4096]))
-def test_messages_come_back(messages: list[Message], size: int) -> None:
+def test_encoded_messages_are_decoded_unchanged(messages: list[Message], size: int) -> None:
     encoder = RtmpEncoder()
     wire = encoder.send(Message(2, 0, SET_CHUNK_SIZE, 0, size.to_bytes(4, "big")))
     wire += b"".join(encoder.send(message) for message in messages)
@@ -319,7 +319,7 @@ def test_messages_come_back(messages: list[Message], size: int) -> None:
 
 
 @given(message_lists(), st.sampled_from([1, 50, 128, 4096]))
-def test_interleaved_messages_come_back(messages: list[Message], size: int) -> None:
+def test_interleaved_messages_are_decoded_unchanged(messages: list[Message], size: int) -> None:
     one_each = list({message.csid: message for message in messages}.values())
     wire = RtmpEncoder(size).send_interleaved(one_each)
     decoder = RtmpDecoder(phase="chunks", chunk_size=size)
@@ -329,7 +329,7 @@ def test_interleaved_messages_come_back(messages: list[Message], size: int) -> N
 
 
 @given(message_lists(), st.data())
-def test_any_legal_form_comes_back(messages: list[Message], data: st.DataObject) -> None:
+def test_every_legal_form_is_decoded_unchanged(messages: list[Message], data: st.DataObject) -> None:
     encoder = RtmpEncoder()
     wire = b""
     for message in messages:

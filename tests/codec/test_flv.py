@@ -1,4 +1,4 @@
-"""FLV files, by the golden vectors, by a file of FFmpeg and by properties."""
+"""FLV files: golden vectors, a file written by FFmpeg, and properties."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tagvectors import compare, joined, vector
+from kit.tag_vectors import compare, joined, vector
 
 from rtmp_spark.codec import flv
 from rtmp_spark.codec.errors import DecodeError, EncodeError, Fault, ViolationCode
@@ -43,7 +43,7 @@ def read_all(tags: list[flv.FlvTag]) -> tuple[list[MediaTag], list[Fault]]:
     return found, faults
 
 
-def test_vectors_are_there() -> None:
+def test_vectors_exist() -> None:
     assert len(FLV_VECTORS) > 10
     assert all(path.stem.startswith(tuple(ViolationCode.__members__)) for path in BUNDLED.glob("invalid/flv/*.json"))
 
@@ -56,7 +56,7 @@ def test_a_file_cut_anywhere_gives_every_tag_before_the_cut() -> None:
     data = sample_file()
     whole = flv.parse_file(data)
     ends = [tag.offset + 11 + len(tag.payload) for tag in whole.tags]
-    harmless = {9, 13, *ends, *(end + 4 for end in ends)}  # the back pointer only repeats a length
+    harmless = {9, 13, *ends, *(end + 4 for end in ends)}  # the previous tag size only repeats a length
     for at in range(len(data)):
         try:
             file = flv.parse_file(data[:at])
@@ -70,7 +70,7 @@ def test_a_file_cut_anywhere_gives_every_tag_before_the_cut() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([8, 9, 18]), st.integers(0, 2**40), st.binary(max_size=300)), max_size=8))
-def test_what_is_written_is_read_again(tags: list[tuple[int, int, bytes]]) -> None:
+def test_written_tags_are_read_unchanged(tags: list[tuple[int, int, bytes]]) -> None:
     data = flv.header(audio=True, video=False) + b"".join(flv.dump_tag(*tag) for tag in tags)
     file = flv.parse_file(data)
     assert (file.has_audio, file.has_video, file.violations) == (True, False, [])
@@ -80,7 +80,7 @@ def test_what_is_written_is_read_again(tags: list[tuple[int, int, bytes]]) -> No
 
 
 def test_the_writer_agrees_with_ffmpeg() -> None:
-    """FFmpeg's file, taken apart and written again, is the same bytes."""
+    """Reading FFmpeg's file and writing its tags gives the same bytes."""
     data = sample_file()
     file = flv.parse_file(data)
     again = flv.header(file.has_audio, file.has_video)
@@ -88,7 +88,7 @@ def test_the_writer_agrees_with_ffmpeg() -> None:
     assert again == data
 
 
-def test_tags_taken_piece_by_piece() -> None:
+def test_tags_from_input_in_pieces() -> None:
     data = sample_file()
     for size in (1, 7, 100, 1000):
         buffer, got, base = b"", [], 13
@@ -116,7 +116,7 @@ def test_an_encrypted_tag_is_marked() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_file_ends_in_tags_or_a_decode_error(data: bytes) -> None:
+def test_arbitrary_bytes_give_tags_or_a_decode_error(data: bytes) -> None:
     for given_bytes in (data, flv.header() + data):
         try:
             flv.parse_file(given_bytes)

@@ -1,4 +1,4 @@
-"""Handshake packets: made again out of what real programs sent, and by properties."""
+"""Handshake packets: rebuilt from those of real programs, and properties."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recorded(name: str) -> tuple[bytes, bytes, bytes]:
         ("digest0_server", "server", "digest0"),
     ],
 )
-def test_packet1_of_real_programs_is_made_again(name: str, side: str, scheme: str) -> None:
+def test_packet1_of_real_programs_is_rebuilt(name: str, side: str, scheme: str) -> None:
     packet = recorded(name)[0]
     parsed = handshake.parse_packet1(packet, side)
     assert parsed.scheme == scheme and parsed.digest is not None
@@ -55,7 +55,7 @@ def test_packet1_of_real_programs_is_made_again(name: str, side: str, scheme: st
         ("ffmpeg_publish_nms_server", "server"),
     ],
 )
-def test_signatures_of_real_programs_are_made_again(name: str, side: str) -> None:
+def test_signatures_of_real_programs_are_rebuilt(name: str, side: str) -> None:
     _, packet2, peer_packet1 = recorded(name)
     assert handshake.dump_packet2(side, peer_packet1, "digest1", 0, packet2[:1504]) == packet2
 
@@ -69,7 +69,7 @@ def test_a_digest_is_found_where_it_was_put(side: str, time: int, version: int, 
 
 
 @given(SIDES, DIGESTS, st.integers(0, 1535), st.integers(0, 7))
-def test_any_wrong_bit_undoes_a_signature(side: str, scheme: str, byte: int, bit: int) -> None:
+def test_any_wrong_bit_invalidates_a_signature(side: str, scheme: str, byte: int, bit: int) -> None:
     peer = handshake.dump_packet1(OTHER_SIDE[side], 5, 7, RANDOM[:1528], scheme)
     packet = bytearray(handshake.dump_packet2(side, peer, scheme, 0, RANDOM[8:]))
     assert handshake.packet2_kind(bytes(packet), side, peer) == "signature"
@@ -85,13 +85,13 @@ def test_a_plain_answer_is_an_echo(side: str, peer: bytes, time2: int) -> None:
 
 
 @given(st.binary(max_size=1600), SIDES, st.none() | st.binary(max_size=1600), st.none() | st.integers(0, 255))
-def test_any_bytes_are_examined(packet: bytes, side: str, peer: bytes | None, version: int | None) -> None:
+def test_arbitrary_packets_raise_nothing(packet: bytes, side: str, peer: bytes | None, version: int | None) -> None:
     handshake.parse_packet1(packet, side)
     verdict = handshake.examine(side, version, packet, packet, peer)
     assert verdict.version == version
 
 
-def test_a_wrong_answer_is_blamed_on_the_digest_only_when_both_have_one() -> None:
+def test_a_wrong_answer_is_a_digest_violation_only_if_both_sides_have_a_digest() -> None:
     digested = {side: handshake.dump_packet1(side, 0, 1, RANDOM[:1528], "digest1") for side in ("client", "server")}
     plain = handshake.dump_packet1("server", 0, 1, RANDOM[:1528], "plain")
     wrong = bytes(1536)
@@ -113,6 +113,6 @@ def test_a_wrong_answer_is_blamed_on_the_digest_only_when_both_have_one() -> Non
         lambda: handshake.dump_packet2("client", bytes(1536), "other", 0, bytes(1504)),
     ],
 )
-def test_what_cannot_be_sent_is_refused(call: Any) -> None:
+def test_invalid_packets_are_not_built(call: Any) -> None:
     with pytest.raises(EncodeError):
         call()

@@ -1,4 +1,4 @@
-"""Configuration records and frames. Expected numbers are ffprobe's, or read off the bits by hand."""
+"""Configuration records and frames. Expected numbers come from ffprobe or were read from the bits by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtmp_spark.codec.errors import DecodeError, ViolationCode
 from rtmp_spark.codec.media import audio, nal, video
-from rtmp_spark.codec.media.reader import CONFIG_PARSERS
+from rtmp_spark.codec.media.codecs import CONFIG_PARSERS
 from rtmp_spark.codec.media.record import AudioConfig, VideoConfig
 from rtmp_spark.vectors import BUNDLED
 
@@ -23,7 +23,7 @@ def record(name: str, header: int) -> bytes:
     return b"".join(bytes.fromhex(piece) for piece in described["input"])[header:]
 
 
-# what ffprobe says of the file each record was cut from: size, profile_idc, level_idc, frame rate
+# what ffprobe prints for the file of each record: size, profile_idc, level_idc, frame rate
 @pytest.mark.parametrize(
     ("name", "width", "height", "profile", "level", "fps"),
     [
@@ -50,8 +50,8 @@ def test_avc_without_parameter_sets() -> None:
     assert nal.parse_avc_config(bytes.fromhex("0164000dffe000")) == VideoConfig(100, 13, length_size=4)
 
 
-def test_emulation_prevention_is_taken_out() -> None:
-    """The VUI of this parameter set has one before its timing."""
+def test_emulation_prevention_bytes_are_removed() -> None:
+    """The VUI of this parameter set has such a byte before its timing."""
     sps = record("avc_config", 5)[8:31]
     assert sps.count(b"\0\0\3") >= 1
     assert nal.parse_avc_config(record("avc_config", 5)).fps == 25
@@ -66,7 +66,7 @@ def test_emulation_prevention_is_taken_out() -> None:
         ("2b118800", AudioConfig(5, 48000, 2, 2048)),
         ("131056e598", AudioConfig(5, 48000, 2, 2048)),
         ("121056e500", AudioConfig(2, 44100, 2, 1024)),
-        ("121056e5", AudioConfig(2, 44100, 2, 1024)),  # the extension's flag is cut off
+        ("121056e5", AudioConfig(2, 44100, 2, 1024)),  # the flag of the extension is truncated
         ("131056e59d4880", AudioConfig(29, 48000, 2, 2048)),
         ("178049d410", AudioConfig(2, 37800, 2, 1024)),
         ("f94c2000", AudioConfig(42, 24000, 1, None)),  # xHE-AAC: object type by escape
@@ -81,7 +81,7 @@ def test_aac(asc: str, expected: AudioConfig) -> None:
     [
         ("fff15080013ffcaabb", True),  # frame length 9
         ("fff95080013ffcaabb", True),
-        ("fff15080023ffcaabb", False),  # 17 bytes said, 9 there
+        ("fff15080023ffcaabb", False),  # announces 17 bytes, has 9
         ("fffb5080013ffcaabb", False),  # layer III: an MP3 header
         ("fff150", False),
     ],
@@ -114,7 +114,7 @@ def test_nal_types_of_each_codec() -> None:
     assert nal.walk_nals(bytes.fromhex("00000002 0041"), 4, "vvc") == [8]
 
 
-def test_annex_b_is_named() -> None:
+def test_annex_b_is_detected() -> None:
     with pytest.raises(DecodeError) as caught:
         nal.walk_nals(bytes.fromhex("00000001 6764001f 00000001 68ee3cb0"), 4)
     assert caught.value.code is ViolationCode.MEDIA_ANNEXB
@@ -125,7 +125,7 @@ def test_a_unit_of_length_one_is_not_a_start_code() -> None:
 
 
 def test_a_recovery_point_after_another_message() -> None:
-    """An SEI of a user data message of 255 + 3 bytes, then the recovery point."""
+    """An SEI with a user data message of 255 + 3 bytes, followed by the recovery point."""
     sei = b"\x06" + b"\x05\xff\x03" + bytes(258) + b"\x06\x01\x80\x80"
     for unit, expected in ((sei, None), (sei[:-4] + b"\x80", False)):
         body = len(unit).to_bytes(4, "big") + unit + bytes.fromhex("00000002 419a")
@@ -134,8 +134,8 @@ def test_a_recovery_point_after_another_message() -> None:
 
 PARSERS: list[Callable[[bytes], object]] = [
     *CONFIG_PARSERS.values(),
-    *(lambda body, codec=codec: video.picture(codec, body) for codec in ("vp8", "vp9", "av1", "screen", "h263")),
-    *(lambda body, codec=codec: audio.sound(codec, body) for codec in ("mp3", "ac3", "eac3")),
+    *(lambda body, codec=codec: video.frame_header(codec, body) for codec in ("vp8", "vp9", "av1", "screen", "h263")),
+    *(lambda body, codec=codec: audio.frame_format(codec, body) for codec in ("mp3", "ac3", "eac3")),
     audio.is_adts,
 ]
 RECORDS = [
@@ -176,7 +176,7 @@ def test_damaged_records_raise_nothing_but_decode_errors(
 
 
 @given(st.binary(max_size=60), st.integers(1, 4), st.sampled_from(["avc", "hevc", "vvc"]))
-def test_any_frame_is_walked_or_refused(body: bytes, size: int, codec: str) -> None:
+def test_arbitrary_frames_are_parsed_or_refused(body: bytes, size: int, codec: str) -> None:
     try:
         types = nal.walk_nals(body, size, codec)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Control bodies and aggregates: what the vectors leave out, and properties."""
+"""Control bodies and aggregates: cases that the vectors do not cover, and properties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART = st.tuples(st.integers(0, 255).filter(lambda type_id: type_id != 22), U32,
 
 
 @given(st.sampled_from(sorted(message.CONTROL_TYPES)), st.binary(max_size=60))
-def test_any_control_body_is_read(type_id: int, payload: bytes) -> None:
+def test_arbitrary_control_bodies_are_parsed(type_id: int, payload: bytes) -> None:
     control = message.parse_control(type_id, payload)
     assert all(isinstance(code, ViolationCode) for code, _ in control.violations)
     wrong_length = ViolationCode.CTRL_LENGTH in [code for code, _ in control.violations]
@@ -25,7 +25,7 @@ def test_any_control_body_is_read(type_id: int, payload: bytes) -> None:
 
 
 @given(st.integers(1, 0xFFFFFFFF), st.integers(0, 2), U32, U32)
-def test_what_is_dumped_is_read_again(window: int, limit_type: int, stream_id: int, number: int) -> None:
+def test_dumped_bodies_are_parsed_unchanged(window: int, limit_type: int, stream_id: int, number: int) -> None:
     def read(type_id: int, payload: bytes) -> dict[str, Any]:
         control = message.parse_control(type_id, payload)
         assert not control.violations
@@ -48,7 +48,7 @@ def test_what_is_dumped_is_read_again(window: int, limit_type: int, stream_id: i
     assert read(4, message.dump_swf_verify_response(number, bytes(32)))["kind"] == "swf_verify_response"
 
 
-def test_an_acknowledgement_goes_round() -> None:
+def test_an_acknowledgement_wraps_at_32_bits() -> None:
     assert message.dump_acknowledgement(0x1_0000_0005) == bytes.fromhex("00000005")
 
 
@@ -84,7 +84,7 @@ def test_an_unreadable_chunk_size_changes_nothing() -> None:
         lambda: message.dump_aggregate([(8, 0, bytes(0x1000000))]),
     ],
 )
-def test_what_is_not_legal_is_not_written(call: Any) -> None:
+def test_illegal_values_are_not_dumped(call: Any) -> None:
     with pytest.raises(EncodeError):
         call()
 
@@ -100,13 +100,13 @@ def test_an_aggregate_is_split_as_it_was_joined(parts: list[tuple[int, int, byte
 
 
 @given(st.binary(max_size=80), U32)
-def test_any_aggregate_is_read(payload: bytes, timestamp: int) -> None:
+def test_arbitrary_aggregates_are_parsed(payload: bytes, timestamp: int) -> None:
     aggregate = message.parse_aggregate(payload, timestamp)
     assert all(payload[part.start : part.end] == part.payload for part in aggregate.parts)
     read = sum(11 + len(part.payload) + 4 for part in aggregate.parts)
     assert read == len(payload) or aggregate.violations
 
 
-def test_a_long_aggregate_costs_what_it_holds() -> None:
+def test_the_cost_of_a_long_aggregate_is_linear() -> None:
     parts = [(8, 0, b"")] * 20_000
     assert len(message.parse_aggregate(message.dump_aggregate(parts), 0).parts) == len(parts)

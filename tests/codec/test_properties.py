@@ -1,8 +1,8 @@
-"""What holds of RtmpDecoder for any bytes, any cuts and any losses.
+"""Properties of RtmpDecoder for arbitrary bytes, pieces and losses.
 
-No exception; the same events however the input is cut; the same events when a decoder is resumed from its state at a
-cut; every byte that arrived accounted for by some event; and, where the bytes come from the independent writer, exactly
-the messages that were sent. `RTMP_SPARK_EXAMPLES` sets how many examples each property is tried with.
+The decoder never raises. It gives the same events for every division of the input into pieces, also if it is saved and
+resumed between two pieces. Every received byte is covered by an event. From the bytes of the independent writer it
+decodes exactly the messages that were sent. `RTMP_SPARK_EXAMPLES` sets the number of examples per property.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import random
 from functools import lru_cache
 
-from chunkreader import HANDSHAKE
-from chunkwriter import CSIDS, ChunkWriter, Sent, basic_header, random_stream
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from realstreams import Stream, real_streams, rechunked
+from kit.chunk_reader import HANDSHAKE
+from kit.chunk_writer import CSIDS, ChunkWriter, Sent, basic_header, random_stream
+from kit.real_streams import Stream, real_streams, rechunked
 
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import COMPLETE, Event, HandshakePart, MessageReceived, Skipped, Violation
@@ -41,7 +41,7 @@ SOME_CSIDS = st.sampled_from([2, 3, 4, 4, 4, 6, 6, 63, 64, 65, 70, 319, 320, 655
 
 @st.composite
 def chunk_headers(draw: st.DrawFn) -> bytes:
-    """A header of any form; nothing says that it fits to the ones before."""
+    """A header of any form, which need not fit the headers before it."""
     csid = draw(SOME_CSIDS)
     form = 1 if csid < 64 else draw(st.sampled_from([2, 3] if csid < 320 else [3]))
     fmt = draw(st.integers(0, 3))
@@ -60,7 +60,7 @@ def chunk_headers(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """As many bytes as chunks have, or nearly so."""
+    """As many bytes as a chunk has, or nearly as many."""
     size = draw(st.sampled_from([0, 1, 2, 4, 5, 44, 72, 127, 128, 129, 200]))
     start = draw(st.sampled_from([b"", b"\xaf\x01", b"\x27\x01\0\0\0", b"\0\0\0\4", b"\0\0\x10\0", b"\2\0\7connect"]))
     return (start + bytes([draw(st.integers(0, 255))]) * size)[:size]
@@ -122,7 +122,7 @@ def decoded(pieces: list[Piece], phase: str, limits: Limits = DEFAULT_LIMITS) ->
 
 
 def joined(pieces: list[Piece]) -> list[Piece]:
-    """Neighbours that are both data in one piece."""
+    """Join neighbouring pieces of data."""
     whole: list[Piece] = []
     for piece in pieces:
         if whole and isinstance(piece, bytes) and isinstance(whole[-1], bytes):
@@ -147,7 +147,7 @@ def cut(pieces: list[Piece], rng: random.Random, longest: int) -> list[Piece]:
 
 
 def resumed(pieces: list[Piece], phase: str) -> list[Event]:
-    """Every piece goes to a decoder made from the state of the one before."""
+    """Pass every piece to a decoder that is resumed from the state of the previous one."""
     decoder = RtmpDecoder(phase=phase)
     events: list[Event] = []
     for piece in pieces:
@@ -157,7 +157,7 @@ def resumed(pieces: list[Piece], phase: str) -> list[Event]:
 
 
 def unaccounted(pieces: list[Piece], events: list[Event]) -> list[tuple[int, int]]:
-    """Stretches of bytes that arrived and that no event speaks of."""
+    """Ranges of received bytes that no event covers."""
     arrived: list[tuple[int, int]] = []
     offset = 0
     for piece in pieces:
@@ -228,7 +228,7 @@ def test_resumed_at_every_byte(data: bytes, phase: str) -> None:
 
 @given(seed=st.integers(0, 1 << 32), budget=st.sampled_from([100, 200, 300, 500, 1000]))
 @tried
-def test_limits_bite_at_the_same_place_however_the_input_is_cut(seed: int, budget: int) -> None:
+def test_limits_are_reached_at_the_same_place_for_every_division_of_the_input(seed: int, budget: int) -> None:
     limits = Limits(message_bytes=900, partial_bytes=budget)
     data = bytes(random_stream(random.Random(seed), 12).wire)
     whole = decoded([data], "chunks", limits)
@@ -246,7 +246,7 @@ def test_mutated_real_streams(seed: int, phase: str) -> None:
     seed=st.integers(0, 1 << 32), extended=st.booleans(), repeated=st.booleans(), count=st.integers(1, 60),
 )  # fmt: skip
 @tried
-def test_what_an_independent_writer_sends(seed: int, extended: bool, repeated: bool, count: int) -> None:
+def test_messages_of_an_independent_writer(seed: int, extended: bool, repeated: bool, count: int) -> None:
     writer = random_stream(random.Random(seed), count, extended, repeated)
     rng = random.Random(seed)
     events = decoded(cut([bytes(writer.wire)], rng, rng.choice([1, 100, 10_000])), "chunks")
@@ -271,7 +271,7 @@ def found(events: list[Event]) -> list[Found]:
 
 
 class ChunkStreams(RuleBasedStateMachine):
-    """A sender that does any legal thing next; the bytes arrive in any pieces, at a decoder that may move away."""
+    """A sender takes random legal steps; a decoder gets random pieces and is sometimes saved and resumed."""
 
     def __init__(self) -> None:
         super().__init__()

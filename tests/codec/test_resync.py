@@ -1,6 +1,6 @@
-"""Losses: what a gap or a start in the middle of a stream costs, over real streams and interleaved ones.
+"""Resynchronisation: which messages are found after a gap or a mid-stream start, in real and interleaved streams.
 
-`bench/resync.py` makes 10,000 of these trials; here are fewer, and what single losses must look like.
+`bench/resync.py` runs 10,000 such trials; this file runs fewer, and tests single losses.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import lru_cache
 from math import sin
 
 import pytest
-from chunkreader import HANDSHAKE, read_chunks
-from chunkwriter import basic_header
-from losses import (
+from kit.chunk_reader import HANDSHAKE, read_chunks
+from kit.chunk_writer import basic_header
+from kit.loss_trials import (
     Loss,
     Outcome,
     cut_packets,
@@ -25,15 +25,18 @@ from losses import (
     random_loss,
     streams,
 )
-from realstreams import Stream
+from kit.real_streams import Stream
 
+from rtmp_spark.codec.chunk.cursor import Cursor
+from rtmp_spark.codec.chunk.header import ChunkHeader, Head
 from rtmp_spark.codec.chunk.lookahead import header_ok
 from rtmp_spark.codec.chunk.state import ChunkState
-from rtmp_spark.codec.decoder import EFFORT_PER_BYTE, FREE_EFFORT, RtmpDecoder
+from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipped, Synchronised, Violation
+from rtmp_spark.codec.limits import EFFORT_PER_BYTE, FREE_EFFORT
 from rtmp_spark.codec.resync import backward, chain, cuts, evidence
-from rtmp_spark.codec.resync.header import Head, Header, read_header
+from rtmp_spark.codec.resync.anchors import read_header
 
 TRIALS = 400
 
@@ -51,8 +54,8 @@ def messages(events: list[Event]) -> list[MessageReceived]:
     return [event for event in events if isinstance(event, MessageReceived)]
 
 
-def test_the_streams_are_what_the_trials_need() -> None:
-    """Chunk sizes 128, 4096 and 60000, extended timestamps, interleaving; and most of them real."""
+def test_the_streams_cover_the_cases_of_the_trials() -> None:
+    """Chunk sizes 128, 4096 and 60000, extended timestamps and interleaving; most streams are real."""
     names = [stream.name for stream in all_streams()]
     assert len([name for name in names if "interleaved" not in name]) >= 20
     for size in (128, 4096, 60000):
@@ -61,7 +64,7 @@ def test_the_streams_are_what_the_trials_need() -> None:
     assert {4096, 60000} <= sizes
 
 
-def test_undamaged_streams_are_read_as_the_independent_reader_reads_them() -> None:
+def test_undamaged_streams_decode_as_in_the_independent_reader() -> None:
     for stream in all_streams():
         decoder = RtmpDecoder()
         events = decoder.receive_data(stream.data)
@@ -73,7 +76,7 @@ def test_undamaged_streams_are_read_as_the_independent_reader_reads_them() -> No
 
 
 def test_random_losses() -> None:
-    """At least 99.9 % of the untouched messages are found, and none that was never sent."""
+    """At least 99.9 % of the untouched messages are found, and no message that was never sent is reported."""
     rng = random.Random(1)
     outcomes = []
     for _ in range(TRIALS):
@@ -87,8 +90,8 @@ def test_random_losses() -> None:
 
 
 @pytest.mark.parametrize("count", [30, 134, 190, 234, 434])
-def test_packets_that_were_cut_when_they_were_recorded(count: int) -> None:
-    """What is whole is found, and no length from before a loss is taken for that of a message behind it."""
+def test_packets_truncated_by_the_snap_length(count: int) -> None:
+    """Complete messages are found, and a length from before a loss is not applied to a message after it."""
     untouched = found = 0
     for stream in all_streams():
         kept = cut_packets(stream, count)
@@ -107,8 +110,8 @@ def test_many_losses_in_one_stream() -> None:
     assert total.found >= 0.995 * total.untouched
 
 
-def test_a_gap_inside_a_message_costs_only_that_message() -> None:
-    """Its length and so its end are known: nothing has to be searched."""
+def test_a_gap_inside_a_message_loses_only_that_message() -> None:
+    """Its length is known and therefore its end, so no search is needed."""
     publish = stream("ffmpeg_publish_h264_aac ")
     whole = max((m for m in publish.messages if len(m.payload) <= 4096), key=lambda m: len(m.payload))
     loss = Loss(whole.start + 200, whole.start + 300, False)
@@ -123,7 +126,7 @@ def test_a_gap_inside_a_message_costs_only_that_message() -> None:
     assert not any(event.inferred for event in messages(events))
 
 
-def test_a_gap_in_the_first_bytes_of_a_message_does_not_make_others_its_first() -> None:
+def test_bytes_after_a_gap_do_not_become_the_first_bytes_of_a_message() -> None:
     publish = stream("ffmpeg_publish_h264_aac ")
     whole = max((m for m in publish.messages if len(m.payload) <= 4096), key=lambda m: len(m.payload))
     first = whole.end - len(whole.payload)
@@ -133,7 +136,7 @@ def test_a_gap_in_the_first_bytes_of_a_message_does_not_make_others_its_first() 
     assert (damaged.payload, damaged.missing_bytes) == (whole.payload[:3], 37)
 
 
-def test_a_gap_over_a_boundary_is_resynchronised_and_says_so() -> None:
+def test_a_gap_over_a_message_boundary_is_resynchronised_and_reported() -> None:
     publish = stream("ffmpeg_publish_h264_aac ")
     touched = publish.messages[100]
     loss = Loss(touched.start + 20, touched.end + 20, False)
@@ -157,7 +160,7 @@ def test_a_start_in_the_middle_infers_the_chunk_size() -> None:
 
 
 def test_a_lost_change_of_the_chunk_size_is_noticed() -> None:
-    """The gap takes the Set Chunk Size: 128 is believed until a message shows that it is not cut there."""
+    """The gap contains the Set Chunk Size: the decoder assumes 128 until a message is not divided there."""
     for name in ("ffmpeg_publish_h264_aac ", "capture_gap_full ", "p1950_enhanced_av1_aac_ffmpeg7_nms "):
         publish = stream(name)
         change = next(m for m in publish.messages if m.type_id == 1)
@@ -169,7 +172,7 @@ def test_a_lost_change_of_the_chunk_size_is_noticed() -> None:
 
 
 def test_audio_that_is_all_fmt_3() -> None:
-    """G.711 in messages of one length: no header says how long they are, yet they come again and again."""
+    """G.711 in messages of equal length: no header contains the length, but the messages repeat at equal distances."""
     publish = stream("ffmpeg_publish_g711mu_audio_only ")
     audio = [m for m in publish.messages if m.type_id == 8]
     assert [publish.data[m.start] for m in audio[2:-1]] == [0xC4] * (len(audio) - 3)
@@ -188,7 +191,7 @@ def test_audio_that_is_all_fmt_3() -> None:
 @pytest.mark.parametrize("cut", [0, 1, 4])
 @pytest.mark.parametrize("last", [b"", bytes.fromhex("43 000000 000022 14") + b"\x02\0\x0cdeleteStream" + bytes(19)])
 def test_a_player_that_only_acknowledges(cut: int, last: bytes) -> None:
-    """As librtmp does: its first Acknowledgement has a whole header, the others only their number."""
+    """librtmp does this: its first Acknowledgement has a full header, later ones only the sequence number."""
     rng = random.Random(4)
     numbers = [100_000]
     for _ in range(60):
@@ -201,7 +204,7 @@ def test_a_player_that_only_acknowledges(cut: int, last: bytes) -> None:
     assert len(found) == len(said) + bool(last)
 
 
-def test_numbers_that_do_not_grow_are_no_acknowledgements() -> None:
+def test_numbers_that_do_not_increase_are_not_acknowledgements() -> None:
     rng = random.Random(4)
     data = b"".join(b"\xc2" + rng.randbytes(4) for _ in range(60))
     decoder = RtmpDecoder(phase="midstream")
@@ -222,7 +225,7 @@ def picture(payload: bytes) -> bytes:
     ],
 )
 def test_audio_whose_first_byte_could_be_video(video: bytes, audio: bytes) -> None:
-    """Nellymoser, PCM or enhanced audio in messages of one length and of fmt 3, between pictures with theirs."""
+    """Nellymoser, PCM or enhanced audio in fmt 3 messages of equal length, between video messages with a length."""
     rng = random.Random(5)
     pieces, expected = [rng.randbytes(700)], []
     for _ in range(40):
@@ -237,8 +240,8 @@ def test_audio_whose_first_byte_could_be_video(video: bytes, audio: bytes) -> No
 
 
 @pytest.mark.parametrize("unit", ["f9fe7f9fe7", "3fcff3fcff"])
-def test_a_pattern_inside_a_picture_is_no_audio(unit: str) -> None:
-    """A still part of a picture is coded in the same few bytes again and again; two of them look like a fmt 3 start."""
+def test_a_pattern_inside_video_is_not_audio(unit: str) -> None:
+    """A static image area is coded as repeated bytes; two of the repetitions look like the start of a fmt 3 chunk."""
     rng = random.Random(6)
     still = bytes.fromhex(unit) * 24
     tail = rng.randbytes(5000) + still
@@ -248,7 +251,7 @@ def test_a_pattern_inside_a_picture_is_no_audio(unit: str) -> None:
     assert [m.payload for m in found] == shown
 
 
-def test_what_only_repeats_itself_is_no_audio() -> None:
+def test_repeated_bytes_are_not_audio() -> None:
     repeated = (b"\xce\x12" + random.Random(9).randbytes(12)) * 3000
     tone = b"".join(int(12000 * sin(i * 0.427)).to_bytes(2, "little", signed=True) for i in range(20000))
     for data in (repeated, tone):
@@ -257,7 +260,7 @@ def test_what_only_repeats_itself_is_no_audio() -> None:
 
 
 def test_noise_is_not_taken_for_messages() -> None:
-    """256 KiB without any RTMP in it."""
+    """256 KiB that contain no RTMP."""
     noise = random.Random(7).randbytes(1 << 18)
     decoder = RtmpDecoder(phase="midstream")
     events = decoder.receive_data(noise) + decoder.receive_eof()
@@ -279,7 +282,7 @@ def test_noise_between_two_parts_of_a_stream() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_losses_in_a_row(pieces: int) -> None:
-    """Gaps of one byte every few messages: each costs at most the message it is in."""
+    """Gaps of one byte every few messages: each loses at most the message that contains it."""
     publish = stream("ffmpeg_publish_h264_aac ")
     decoder = RtmpDecoder()
     events: list[Event] = []
@@ -295,24 +298,24 @@ def test_losses_in_a_row(pieces: int) -> None:
     assert found == {message.start for message in publish.messages} - touched
 
 
-def test_a_start_behind_the_handshake_is_no_loss() -> None:
+def test_a_start_after_the_handshake_loses_nothing() -> None:
     for stream in all_streams()[:6]:
         loss = Loss(HANDSHAKE, HANDSHAKE, True)
         outcome = judge(stream, loss, decode(stream, loss))
         assert outcome.found == outcome.untouched == len(stream.messages)
 
 
-# -- messages whose lengths nobody says ---------------------------------------------------------------------------
+# -- messages whose headers have no length ------------------------------------------------------------------------
 
 
 def sound(rng: random.Random, length: int, fmt: int = 1) -> bytes:
-    """An AAC message of ffmpeg's; of fmt 3 it must be as long as the one before."""
+    """An AAC message as FFmpeg sends it; with fmt 3 it must have the length of the previous one."""
     header = b"\xc4" if fmt == 3 else bytes.fromhex("44 000080") + length.to_bytes(3, "big") + b"\x08"
     return header + b"\xaf\x01\x00" + rng.randbytes(length - 3)
 
 
 def still(rng: random.Random) -> bytes:
-    """A picture in which nothing moves: always as long as the one before."""
+    """A video message of a static image, always of the same length."""
     return b"\xc6" + bytes.fromhex("2701000000 00000006419a") + rng.randbytes(4)
 
 
@@ -321,7 +324,7 @@ def payloads_sent(pieces: list[bytes]) -> set[bytes]:
 
 
 def test_the_nearest_header_ends_the_search_backwards() -> None:
-    """From a header with a length back over the message before it: not over two of them that are of other csids."""
+    """Backward search from a header with a length finds one message before it, not two messages of other csids."""
     rng = random.Random(1)
     before = [sound(rng, 200), sound(rng, 209), still(rng), sound(rng, 205), sound(rng, 209)]
     lost = b"\x46" + bytes.fromhex("0000c8 00000f 09") + still(rng)[1:]
@@ -335,7 +338,7 @@ def test_the_nearest_header_ends_the_search_backwards() -> None:
 
 
 def test_a_message_of_unknown_length_ends_at_a_short_header_of_another_csid() -> None:
-    """The next of its kind comes much later; what stands in between is not part of it."""
+    """The next message of the same csid follows much later; the messages in between are not part of it."""
     rng = random.Random(2)
     pieces = [sound(rng, 209), sound(rng, 196)]
     for _ in range(8):
@@ -347,7 +350,7 @@ def test_a_message_of_unknown_length_ends_at_a_short_header_of_another_csid() ->
 
 
 def test_a_message_does_not_swallow_a_header_with_a_length() -> None:
-    """The last messages of a stream: what stands before a header of proven place need not end there."""
+    """At the end of a stream, the bytes before a confirmed header may belong to more than one message."""
     rng = random.Random(3)
     goodbye = b"\x02\0\x0bFCUnpublish\0" + bytes(9) + b"\5\2\0\1s"
     end = b"\x46" + bytes.fromhex("000000 000005 09 1702000000")
@@ -360,7 +363,7 @@ def test_a_message_does_not_swallow_a_header_with_a_length() -> None:
     assert found[-3:] == [pieces[-1][8:], end[8:13], goodbye]
 
 
-def test_three_letters_by_chance_are_no_command() -> None:
+def test_a_random_string_of_three_letters_is_not_a_command() -> None:
     rng = random.Random(4)
     tail = rng.randbytes(236) + bytes.fromhex("d3 020003 60616d 41") + rng.randbytes(1100)
     pieces = [sound(rng, rng.randrange(180, 220)) for _ in range(12)]
@@ -372,8 +375,8 @@ def test_three_letters_by_chance_are_no_command() -> None:
 @pytest.mark.parametrize(
     ("chance", "audio"), [("84 000003 66", "66"), ("84 000003 2e", "2efffb50"), ("84 000200 2e", "2efffb50")]
 )
-def test_zeros_in_a_picture_are_no_step_of_time(chance: str, audio: str) -> None:
-    """Few steps and the first byte of the audio: of a picture, in which 00 00 03 stands everywhere; MP3 says more."""
+def test_zeros_in_video_are_not_a_timestamp_delta(chance: str, audio: str) -> None:
+    """Delta and first audio byte are weak evidence (00 00 03 is frequent in video); MP3 has a longer mark."""
     rng = random.Random(10)
     tail = rng.randbytes(400) + bytes.fromhex(chance) + rng.randbytes(900)
     pieces = [bytes.fromhex("44 00001a 0000d1 08" + audio) + rng.randbytes(209 - len(audio) // 2) for _ in range(12)]
@@ -382,8 +385,8 @@ def test_zeros_in_a_picture_are_no_step_of_time(chance: str, audio: str) -> None
     assert [m.payload for m in found] == [piece[8:] for piece in pieces]
 
 
-def test_a_data_message_of_a_csid_not_seen_before_is_not_swallowed() -> None:
-    """Backwards from a picture: onMetaData, whose step of 1000 ms ends in a byte like fmt 3, and sound before it."""
+def test_a_data_message_on_a_new_csid_is_found() -> None:
+    """Backward search from video over onMetaData, whose delta of 1000 ms ends in a byte like fmt 3, to audio."""
     rng = random.Random(11)
     about = b"\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(260) + b"\0\0\x09"
     heard = [b"\xaf\x01\0" + rng.randbytes(182) for _ in range(12)]
@@ -398,8 +401,8 @@ def test_a_data_message_of_a_csid_not_seen_before_is_not_swallowed() -> None:
     assert {m.payload for m in found} >= {about, *heard[1:], *shown}
 
 
-def test_a_message_that_ends_with_the_recorded_bytes_shows_its_size() -> None:
-    """Of a size that is not known: a gap behind a message cut once must not make its mark a byte of it."""
+def test_a_message_that_ends_at_a_gap_shows_the_chunk_size() -> None:
+    """The chunk size is unknown: the continuation header inside the message before the gap must not become payload."""
     rng = random.Random(5)
     body = b"\x17\x01\0\0\0" + rng.randbytes(7136) + b"\x5e"
     header = bytes.fromhex("46 000028") + len(body).to_bytes(3, "big") + b"\x09"
@@ -422,7 +425,7 @@ def test_a_few_bytes_at_the_end_do_not_confirm_an_old_length() -> None:
 
 
 def test_a_guess_ends_at_a_short_header_whose_length_is_known() -> None:
-    """As GStreamer sends MP3 and, again and again, the same onMetaData cut at 128, whose first header is lost."""
+    """GStreamer sends MP3 and repeats one onMetaData, divided at 128 bytes; here its first header is lost."""
     rng = random.Random(7)
     about = b"\x02\0\x0d@setDataFrame\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(165) + b"\0\0\x09"
     long = b"\x2f\xff\xfb\x50" + rng.randbytes(728)
@@ -442,8 +445,8 @@ def test_a_guess_ends_at_a_short_header_whose_length_is_known() -> None:
 
 
 @pytest.mark.parametrize("anchored", [True, False])
-def test_a_guessed_length_does_not_tell_whether_chunks_are_cut(anchored: bool) -> None:
-    """The same, joined in the middle: the mark inside each onMetaData must not become a byte of it."""
+def test_a_guessed_length_is_no_evidence_of_the_chunk_size(anchored: bool) -> None:
+    """The same stream from its middle: the continuation header inside each onMetaData must not become payload."""
     rng = random.Random(7)
     about = b"\x02\0\x0d@setDataFrame\x02\0\x0aonMetaData\x08\0\0\0\1" + rng.randbytes(165) + b"\0\0\x09"
     heard = [b"\x2f\xff\xfb\x50" + rng.randbytes(101) for _ in range(120)]
@@ -463,7 +466,7 @@ def test_a_guessed_length_does_not_tell_whether_chunks_are_cut(anchored: bool) -
 
 @pytest.mark.parametrize("last_byte", [b"\xc6", b"\x40"])
 def test_a_last_byte_that_looks_like_a_header(last_byte: bytes) -> None:
-    """A size that nobody uses, and a message cut once: behind it a header, and one byte before it could be one, too."""
+    """An unusual chunk size and messages of two chunks: the byte before the next header could be a header too."""
     rng = random.Random(8)
     data, shown = [sound(rng, rng.randrange(180, 300)) for _ in range(2)], []
     for last in (last_byte, *(rng.randbytes(1) for _ in range(11))):
@@ -477,8 +480,8 @@ def test_a_last_byte_that_looks_like_a_header(last_byte: bytes) -> None:
     assert len(pictures) >= len(shown) - 1
 
 
-def test_audio_of_one_length_that_is_always_cut() -> None:
-    """PCM in messages of 4097 bytes, chunks of 4096."""
+def test_audio_of_one_length_in_two_chunks() -> None:
+    """PCM in messages of 4097 bytes and chunks of 4096."""
     rng = random.Random(9)
     bodies = [b"\x3f" + rng.randbytes(4096) for _ in range(20)]
     headers = [b"\x84\0\0\x17", b"\xc4", b"\xc4", b"\x84\0\0\x18"] * 5
@@ -490,8 +493,8 @@ def test_audio_of_one_length_that_is_always_cut() -> None:
 
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize(("first", "length"), [(0x66, 65), (0x2A, 210), (0x72, 1025)])
-def test_audio_of_one_length_whose_step_of_time_is_rounded(first: int, length: int, joined: bool) -> None:
-    """Nellymoser, MP3, G.711: fmt 2 where 23 ms become 24, fmt 3 elsewhere, and no length anywhere."""
+def test_audio_of_one_length_with_rounded_deltas(first: int, length: int, joined: bool) -> None:
+    """Nellymoser, MP3, G.711: fmt 2 where the delta changes from 23 to 24 ms, else fmt 3; no header has a length."""
     rng = random.Random(6)
     bodies = [bytes((first,)) + rng.randbytes(length - 1) for _ in range(100)]
     steps = [23 + (number % 5 > 2) for number in range(100)]
@@ -529,11 +532,11 @@ def hostile(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["headers without messages", "short headers", "nothing but marks", "pairs"])
-def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers looked at, not seconds: what a search may cost is bounded by what arrived."""
+def test_the_work_for_hostile_bytes_is_linear(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts parsed headers, not seconds: the received bytes bound the work of a search."""
     looks = 0
 
-    def counted(buf: bytes, pos: int, heads: dict[int, Head]) -> Header | None:
+    def counted(buf: bytes, pos: int, heads: dict[int, Head]) -> ChunkHeader | None:
         nonlocal looks
         looks += 1
         return read_header(buf, pos, heads)
@@ -548,16 +551,16 @@ def test_hostile_bytes_cost_work_in_proportion(kind: str, monkeypatch: pytest.Mo
     assert looks < 4 * (FREE_EFFORT + len(data) * EFFORT_PER_BYTE)
 
 
-def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_for_many_long_csids_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    def counted(state: ChunkState, buf: bytes, pos: int, end: int, final: bool) -> int:
+    def counted(state: ChunkState, at: Cursor, pos: int) -> int:
         nonlocal looks
         looks += 1
-        return header_ok(state, buf, pos, end, final)
+        return header_ok(state, at, pos)
 
-    for module in ("chunk.dechunker", "chunk.lookahead", "chunk.size", "decoder"):
-        monkeypatch.setattr(f"rtmp_spark.codec.{module}.header_ok", counted)
+    for module in ("one_chunk", "lookahead", "size", "bridge"):
+        monkeypatch.setattr(f"rtmp_spark.codec.chunk.{module}.header_ok", counted)
     csids = range(320, 2320)
     data = b"".join(
         b"\1" + struct.pack("<H", csid - 64) + bytes.fromhex("000000 0000c8 09 01000000") + bytes(128) for csid in csids
@@ -569,7 +572,7 @@ def test_many_long_csids_cost_work_in_proportion(monkeypatch: pytest.MonkeyPatch
 
 
 def with_csids(stream: Stream, audio: int, video: int, form: int, chunk_size: int) -> Stream:
-    """Its audio and video one message after the other, their csids in so many bytes (RTMP 1.0 5.3.1.1)."""
+    """The audio and video messages in sequence, with csids of this many bytes (RTMP 1.0 5.3.1.1)."""
     wire = bytearray(stream.data[:HANDSHAKE]) + b"\x02\0\0\0\0\0\x04\x01\0\0\0\0" + chunk_size.to_bytes(4, "big")
     times: dict[int, int] = {}
     for message in stream.messages:
@@ -586,8 +589,8 @@ def with_csids(stream: Stream, audio: int, video: int, form: int, chunk_size: in
     return Stream(f"{stream.name} on {audio} and {video}", bytes(wire), read_chunks(bytes(wire)))
 
 
-def test_a_size_that_nobody_uses_is_shown_by_several_messages_together() -> None:
-    """Each is cut once or twice, at one of some bytes that look like a continuation."""
+def test_an_unusual_chunk_size_is_inferred_from_several_messages() -> None:
+    """Each has two or three chunks and several bytes that look like a continuation header."""
     plain = stream("ffmpeg_publish_bframes")
     rewritten = with_csids(plain, 4, 6, 1, 1000)
     assert max(len(message.payload) for message in rewritten.messages[20:100]) < 4000
@@ -602,7 +605,7 @@ def test_a_size_that_nobody_uses_is_shown_by_several_messages_together() -> None
 
 @pytest.mark.parametrize("chunk_size", [200, 4096])
 @pytest.mark.parametrize(("audio", "video", "form"), [(70, 80, 2), (70, 80, 3), (400, 500, 3)])
-def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: int, form: int, chunk_size: int) -> None:
+def test_a_midstream_start_with_long_continuation_headers(audio: int, video: int, form: int, chunk_size: int) -> None:
     rewritten = with_csids(stream("ffmpeg_publish_bframes"), audio, video, form, chunk_size)
     sent = {message.payload for message in rewritten.messages}
     assert any(len(message.payload) > 4096 for message in rewritten.messages[20:])
@@ -612,3 +615,25 @@ def test_joined_where_the_headers_of_continuations_are_long(audio: int, video: i
         assert {event.payload for event in messages(events) if event.status == COMPLETE} <= sent
         outcome = judge(rewritten, loss, events)
         assert outcome.found >= outcome.untouched - 8
+
+
+def test_a_message_that_reaches_a_gap_confirms_no_length_before_it() -> None:
+    """Audio of MediaMTX: a header with a new length was lost, and the next one repeats it (fmt 2). Two bytes too many
+    look like a header of csid 2, whose message would reach the next gap."""
+
+    def head(csid: int, length: int, type_id: int) -> bytes:
+        return bytes([0x40 | csid, 0, 0, 21, *length.to_bytes(3, "big"), type_id])
+
+    def audio(length: int, end: bytes = b"") -> bytes:
+        return b"\xaf\x01" + bytes(7 * n & 0x7F for n in range(length - 2 - len(end))) + end
+
+    begun = bytes([2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])
+    begun += bytes([4, 0, 0, 0, 0, 0, 183, 8, 1, 0, 0, 0]) + audio(183)
+    begun += bytes([6, 0, 0, 0, 0, 2, 152, 9, 1, 0, 0, 0]) + b"\x27\x01\0\0\0" + bytes(659)
+    video = head(6, 664, 9) + b"\x27\x01\0\0\0" + bytes(659)
+    decoder = RtmpDecoder(phase="chunks", chunk_size=65536)
+    events = decoder.receive_data(begun) + decoder.receive_gap(193)
+    events += decoder.receive_data(video + b"\x84\0\0\x16" + audio(185, b"\xc2\x0e")) + decoder.receive_gap(195)
+    events += decoder.receive_data(video * 3) + decoder.receive_eof()
+    complete = [e.length for e in events if isinstance(e, MessageReceived) and e.status == COMPLETE]
+    assert complete == [6, 183, 664, 664, 664, 664, 664]

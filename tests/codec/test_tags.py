@@ -1,4 +1,4 @@
-"""Tags one by one and in sequence, by the golden vectors, by their damaged bodies and by properties."""
+"""Single tags and sequences of tags: golden vectors, damaged bodies and properties."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tagvectors import compare, joined, vector
+from kit.tag_vectors import compare, joined, vector
 
 from rtmp_spark.codec.errors import DecodeError, Severity, UserError, ViolationCode
+from rtmp_spark.codec.limits import MAX_TRACKS
 from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import AUDIO, VIDEO
@@ -30,7 +31,7 @@ def test_tag_vector(path: Path) -> None:
     compare(described["expect"], *reader.read(start["type_id"], 1, 0, joined(described["input"])))
 
 
-def test_vectors_are_there() -> None:
+def test_vectors_exist() -> None:
     assert len(TAG_VECTORS) > 100
     assert all(path.stem.startswith(tuple(ViolationCode.__members__)) for path in BUNDLED.glob("invalid/tag/*.json"))
 
@@ -50,7 +51,7 @@ BODIES = bodies()
 
 @st.composite
 def messages(draw: st.DrawFn) -> tuple[int, int, int, bytes]:
-    """Bodies of the vectors, mostly damaged, on a few streams."""
+    """Bodies of the vectors, most of them damaged, on a few streams."""
     type_id, body = draw(st.sampled_from(BODIES))
     if draw(st.booleans()) and body:
         edited = bytearray(body)
@@ -81,7 +82,7 @@ def test_damaged_bodies_are_read_without_an_exception(stream: list[tuple[int, in
 
 
 @given(st.lists(messages(), max_size=6), st.integers(0, 6))
-def test_a_resumed_reader_goes_on_alike(stream: list[tuple[int, int, int, bytes]], cut: int) -> None:
+def test_a_resumed_reader_gives_the_same_tags(stream: list[tuple[int, int, int, bytes]], cut: int) -> None:
     whole = TagReader()
     expected = [whole.read(*message) for message in stream]
     left = TagReader()
@@ -101,7 +102,7 @@ def body_of(name: str, key: str = "input") -> bytes:
     return joined(vector(next(BUNDLED.glob(f"*/tag/{name}.json")))[key])
 
 
-def test_streams_and_tracks_are_kept_apart() -> None:
+def test_streams_and_tracks_have_separate_state() -> None:
     reader = TagReader()
     reader.read(VIDEO, 1, 0, body_of("avc_config"))
     frame = body_of("avc_key_frame")
@@ -120,13 +121,13 @@ def test_gops_are_counted_by_key_frames() -> None:
     assert numbers == [None, 1, 1, 1, 2, 2]
 
 
-def test_after_a_gap_no_configuration_is_missed() -> None:
+def test_after_a_gap_a_missing_configuration_is_not_reported() -> None:
     reader = TagReader()
     reader.receive_gap()
     assert reader.read(AUDIO, 1, 0, b"\xaf\x01\x21\x1b") == (parse_tag(AUDIO, b"\xaf\x01\x21\x1b", 1), [])
 
 
-def test_a_stream_that_was_closed_is_forgotten() -> None:
+def test_the_state_of_a_closed_stream_is_dropped() -> None:
     reader = TagReader()
     reader.read(AUDIO, 1, 0, b"\xaf\x00\x12\x10")
     reader.forget(1)
@@ -134,7 +135,7 @@ def test_a_stream_that_was_closed_is_forgotten() -> None:
     assert (tag.sample_rate, faults) == (48000, [])
 
 
-def test_an_incomplete_message_is_not_blamed_and_configures_nothing() -> None:
+def test_an_incomplete_message_has_no_violation_and_sets_no_configuration() -> None:
     reader = TagReader()
     for at in range(len(body_of("avc_config"))):
         tags, faults = reader.read(VIDEO, 1, 0, body_of("avc_config")[:at], complete=False)
@@ -144,7 +145,7 @@ def test_an_incomplete_message_is_not_blamed_and_configures_nothing() -> None:
     assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_CONFIG_MISSING]
 
 
-def test_a_codec_that_takes_the_place_of_another_needs_its_own_configuration() -> None:
+def test_a_new_codec_needs_its_own_configuration() -> None:
     reader = TagReader()
     reader.read(VIDEO, 1, 0, body_of("avc_config"))
     (tag,), faults = reader.read(VIDEO, 1, 0, body_of("hvc1_frames_x"))
@@ -152,23 +153,23 @@ def test_a_codec_that_takes_the_place_of_another_needs_its_own_configuration() -
     assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_CONFIG_MISSING]
 
 
-def test_ids_from_the_wire_cannot_fill_the_memory() -> None:
+def test_the_number_of_stream_and_track_ids_is_bounded() -> None:
     reader = TagReader()
-    for stream_id in range(3 * TagReader.MAX_TRACKS):
+    for stream_id in range(3 * MAX_TRACKS):
         reader.read(AUDIO, stream_id, 0, b"\xaf\x00\x12\x10")
-    assert len(reader.state()["tracks"]) == TagReader.MAX_TRACKS
-    # one whose configuration was forgotten is not accused of having sent none
+    assert len(reader.state()["tracks"]) == MAX_TRACKS
+    # a stream whose configuration was dropped by the limit has no MEDIA_CONFIG_MISSING
     assert reader.read(AUDIO, 0, 0, b"\xaf\x01\x21\x1b")[1] == []
 
 
-def test_a_message_holds_no_more_tracks_than_there_are_ids() -> None:
+def test_the_number_of_tracks_in_a_message_is_bounded() -> None:
     payload = b"\x96\x10av01" + bytes(4) * 10_000
     tags, faults = TagReader().read(VIDEO, 1, 0, payload)
     assert len(tags) == 256
     assert [code for code, _, _ in faults] == [ViolationCode.MEDIA_TAG]
 
 
-def test_unseen_length_sizes_are_found_out() -> None:
+def test_unknown_nal_length_sizes_are_inferred() -> None:
     rng = random.Random(7)
     for size in (2, 3, 4):
         units = [bytes([1]) + rng.randbytes(rng.randrange(1, 300)) for _ in range(3)]

@@ -1,23 +1,20 @@
-"""What one csid remembers: its last header, its clock, and the message that is under way on it.
+"""What one csid remembers: its last header, its clock, and its unfinished message.
 
-The clock adds up what headers say, times of fmt 0 and deltas in 24 or 32 bits, to a time that does not wrap; and it
-knows the senders who mean something else by these fields than the specification does. It reports what it finds wrong
-and never refuses a time.
+The clock turns timestamps (fmt 0) and deltas (fmt 1, 2, 3) of 24 or 32 bits into a timestamp that does not wrap. It
+knows the senders that use these fields differently from the specification. It reports violations and accepts every
+value.
 """
 
 from __future__ import annotations
 
 from ..errors import ViolationCode
 from ..events import Event, Violation
-
-EXTENDED = 0xFFFFFF
-REPEAT_MS = 1000  # an fmt 0 time up to this is read as the delta of a following fmt 3
-WRAP31_MS = 60_000  # SRS masks to 31 bits: a drop of 2^31 by less than this is its wrap
-ABSOLUTE_MS = 10_000  # so near to a time before, a delta of hours is a time itself
+from ..limits import ABSOLUTE_MS, REPEAT_MS, WRAP31_MS
+from .header import EXTENDED, Head
 
 
 class ChunkStream:
-    """What one csid remembers, and the message that is under way on it."""
+    """The last header of one csid, its clock, and its unfinished message."""
 
     __slots__ = (
         "absolute",
@@ -50,21 +47,21 @@ class ChunkStream:
 
     def __init__(self, csid: int) -> None:
         self.csid = csid
-        self.basic_bytes = 1 + (csid >= 64) + (csid >= 320)  # of a continuation's basic header, as its sender has it
+        self.basic_bytes = 1 + (csid >= 64) + (csid >= 320)  # basic header of continuations, as this sender writes it
         self.timestamp = 0  # ms, unwrapped
-        self.based = False  # an absolute time was seen
-        self.drifted = False  # deltas were lost since
+        self.based = False  # an absolute timestamp was seen
+        self.drifted = False  # deltas were lost since then
         self.field = 0  # the last 24-bit timestamp field
         self.ext: int | None = None  # the last extended timestamp, when that field was 0xFFFFFF
         self.delta = 0
-        self.absolute = False  # the last header told a time: fmt 0, or a delta that can only be one
-        self.length = 0  # -1: not known
+        self.absolute = False  # the last header carried a timestamp: fmt 0, or a "delta" that can only be one
+        self.length = 0  # -1: unknown
         self.type_id = 0
         self.stream_id = 0
-        self.first = -1  # byte of the last payload
-        self.stale = False  # a header that changed these may have been lost
-        self.orphan = False  # the rest of a message whose beginning was lost is still to come
-        self.active = False
+        self.first = -1  # first byte of the last payload; -1: unknown
+        self.stale = False  # a header that changed length, type and stream may have been lost
+        self.orphan = False  # the rest of a message whose start was lost is still to come
+        self.active = False  # a message is unfinished; the fields below describe it
         self.got = 0
         self.start = 0
         self.fmt = 0
@@ -72,12 +69,12 @@ class ChunkStream:
         self.chunk_size = 0
         self.rule = ""
         self.used_delta: int | None = None
-        self.dropping = False  # over budget: counted, no longer kept
+        self.dropping = False  # over a limit: payload bytes are counted but not kept
         self.flagged = False
         self.payload = bytearray()
 
     def set_time(self, value: int) -> None:
-        """An absolute time (fmt 0): of all that have these 32 bits, the one nearest to the time before."""
+        """Set an absolute timestamp (fmt 0): of all with these 32 bits, the one nearest to the previous timestamp."""
         if self.based:
             step = (value - self.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
             if step <= WRAP31_MS - 0x80000000:
@@ -89,8 +86,20 @@ class ChunkStream:
         self.absolute = True
         self.drifted = False
 
+    def repeated_delta(self, field: int) -> tuple[str, int]:
+        """The timestamp rule and the delta of an fmt 3 header that starts a message.
+
+        After fmt 0, RTMP 1.0 5.3.1.2.4 makes its timestamp the delta. Senders mean that only for small timestamps."""
+        if not self.absolute:
+            return "repeat_delta", self.delta
+        return ("repeat_delta", field) if field <= REPEAT_MS else ("repeat_zero", 0)
+
+    @property
+    def head(self) -> Head:
+        return Head(self.length, self.type_id, self.stream_id)
+
     def take_time(self, fmt: int, field: int, ext: int | None, start: int, out: list[Event]) -> None:
-        """The time of a message that begins at `start` with these fields (RTMP 1.0 5.3.1.2, 5.3.1.3)."""
+        """Set the timestamp of a message that starts at `start` with these fields (RTMP 1.0 5.3.1.2, 5.3.1.3)."""
         value = field if ext is None else ext
         absolute = False
         if ext is not None and ext < EXTENDED and fmt != 3:
@@ -98,7 +107,7 @@ class ChunkStream:
                 out,
                 ViolationCode.CHUNK_EXT_TS_NEEDLESS,
                 start,
-                f"an extended timestamp for {ext}, which fits into 24 bits",
+                f"extended timestamp used for {ext}, which fits in 24 bits",
             )
         if fmt == 0:
             self.rule = "absolute" if ext is None else "ext_absolute"
@@ -108,12 +117,7 @@ class ChunkStream:
             self.ext = ext
             return
         if fmt == 3 and (ext is None or ext == self.ext):
-            self.rule = "repeat_delta"
-            if not self.absolute:
-                value = self.delta
-            elif value > REPEAT_MS:
-                value = 0
-                self.rule = "repeat_zero"
+            self.rule, value = self.repeated_delta(value)
         else:
             self.rule = "delta" if ext is None else "ext_delta"
             if ext is not None:
@@ -123,7 +127,7 @@ class ChunkStream:
                         out,
                         ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE,
                         start,
-                        f"the extended delta {ext} makes sense only as an absolute time",
+                        f"extended delta {ext} makes sense only as an absolute timestamp",
                     )
                 if ext >= 0x80000000:
                     value = ext - 0x100000000
@@ -131,7 +135,7 @@ class ChunkStream:
                         out,
                         ViolationCode.CHUNK_DELTA_NEGATIVE,
                         start,
-                        f"a delta of {ext} is a step back of {-value} ms",
+                        f"delta {ext} is a step back of {-value} ms",
                     )
         self.absolute = absolute
         self.delta = value
@@ -143,7 +147,7 @@ class ChunkStream:
             self.rule = "inferred"
 
     def _is_absolute(self, delta: int) -> bool:
-        """Is this extended delta near the time before, as it is or as the last header had it?"""
+        """True if this extended delta is close to the previous timestamp, unwrapped or as last sent."""
         if self.timestamp > ABSOLUTE_MS and abs(delta - (self.timestamp & 0xFFFFFFFF)) <= ABSOLUTE_MS:
             return True
         return self.absolute and self.ext is not None and abs(delta - self.ext) <= ABSOLUTE_MS

@@ -1,6 +1,6 @@
-"""What audio and video messages hold: tags, and in them what codecs write.
+"""Audio and video messages: tags, and the codec data in them.
 
-`tag.parse_tag` reads the header of one message body, `reader.TagReader` follows the tags of one direction. Below them
-are the codecs: those in NAL units (nal.py), other video (video.py) and audio (audio.py), with what their configuration
-records tell (record.py). Nothing here decodes a sample.
+`tag.parse_tag` reads the header of one message body, `reader.TagReader` follows the tags of one direction. codecs.py is
+the table of all codecs. Their data is read by nal.py (H.264, H.265, H.266), video.py (other video) and audio.py;
+record.py has what their configuration records share. Nothing here decodes a sample.
 """

@@ -1,14 +1,15 @@
 """AAC, Opus and FLAC configuration records, and audio frames that describe themselves.
 
-`parse_*_config(record)` read a whole record and raise DecodeError; `sound` reads the header of an MPEG or (E-)AC-3
-frame, `is_adts` finds one that does not belong into RTMP. What does not help to say profile, rate or channels is not
-read.
+`parse_*_config(record)` read a whole record and raise DecodeError; `frame_format` reads the header of an MPEG or
+(E-)AC-3 frame, `is_adts` recognises an ADTS header, which RTMP does not allow. Only the fields needed for profile,
+sample rate and channels are read.
 """
 
 from __future__ import annotations
 
 from ..errors import ViolationCode
-from .record import RECORD_BYTES, AudioConfig, Bits, bad
+from ..limits import RECORD_BYTES
+from .record import AudioConfig, Bits, bad
 
 # ---- AAC, ISO 14496-3 1.6.2.1 and 4.4.1
 
@@ -20,7 +21,7 @@ _GENERAL_AUDIO = {1, 2, 3, 4, 6, 7, 17, 19, 20, 21, 22, 23}
 
 def parse_aac_config(record: bytes) -> AudioConfig:
     if is_adts(record):
-        raise bad(0, "an ADTS header where the AudioSpecificConfig belongs", ViolationCode.MEDIA_ADTS)
+        raise bad(0, "an ADTS header instead of the AudioSpecificConfig", ViolationCode.MEDIA_ADTS)
     bits = Bits(record[:RECORD_BYTES])
     profile = _aac_object_type(bits)
     core_rate = rate = _aac_rate(bits)
@@ -63,12 +64,12 @@ def _aac_rate(bits: Bits) -> int:
     if index == 15:
         return bits.read(24)
     if index >= len(_AAC_RATES):
-        raise bad(bits.offset, f"sampling frequency index {index} of no meaning")
+        raise bad(bits.offset, f"unknown sampling frequency index {index}")
     return _AAC_RATES[index]
 
 
 def _aac_program_channels(bits: Bits) -> int:
-    """The program_config_element that takes the place of channel configuration 0."""
+    """The channels of the program_config_element that follows channel configuration 0."""
     bits.read(4 + 2 + 4)
     sides = bits.read(4) + bits.read(4) + bits.read(4)
     low = bits.read(2)
@@ -84,7 +85,7 @@ def _aac_program_channels(bits: Bits) -> int:
 
 
 def is_adts(data: bytes, start: int = 0) -> bool:
-    """A syncword with layer 0 and a frame length that fits; no raw_data_block begins like this."""
+    """True for a syncword with layer 0 and a frame length that fits; a raw_data_block never begins like this."""
     if len(data) - start < 7 or data[start] != 0xFF or data[start + 1] & 0xF6 != 0xF0:
         return False
     length = (data[start + 3] & 3) << 11 | data[start + 4] << 3 | data[start + 5] >> 5
@@ -113,8 +114,8 @@ _AC3_RATES = (48000, 44100, 32000)
 _AC3_CHANNELS = (2, 1, 2, 3, 3, 4, 4, 5)
 
 
-def sound(codec: str, body: bytes, start: int = 0) -> tuple[int, int] | None:
-    """Sample rate and channels by the header of an MPEG audio (ISO 11172-3) or (E-)AC-3 (ETSI TS 102 366) frame."""
+def frame_format(codec: str, body: bytes, start: int = 0) -> tuple[int, int] | None:
+    """Sample rate and channels from the header of an MPEG audio (ISO 11172-3) or (E-)AC-3 (ETSI TS 102 366) frame."""
     if codec == "mp3":
         if len(body) < start + 4 or body[start] != 0xFF or body[start + 1] < 0xE0:
             return None

@@ -1,8 +1,8 @@
 """H.264, H.265 and H.266: parameter sets in their configuration records, and the NAL units of a frame.
 
 `parse_*_config(record)` read a whole record and raise DecodeError. `walk_nals` lists the NAL units of a frame;
-`random_access` says whether a decoder can start there. What does not help to say profile, level, size, frame rate or
-random access is not read.
+`random_access` says whether a decoder can start there. Only the fields needed for profile, level, size, frame rate and
+random access are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from struct import Struct
 
 from ..errors import DecodeError, ViolationCode
-from .record import RECORD_BYTES, Bits, VideoConfig, bad
+from ..limits import MAX_PICTURE_SIDE, RECORD_BYTES
+from .record import Bits, VideoConfig, bad
 
 _LENGTH4 = Struct(">IB").unpack_from
 
@@ -28,9 +29,9 @@ _AVC_CHROMA_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134,
 def parse_avc_config(record: bytes) -> VideoConfig:
     _refuse_start_code(record)
     if len(record) < 7:
-        raise bad(len(record), f"an AVC configuration of {len(record)} bytes; the smallest has 7")
+        raise bad(len(record), f"an AVC configuration of {len(record)} bytes; the minimum is 7")
     if record[0] != 1:
-        raise bad(0, f"AVC configuration version {record[0]}, must be 1")
+        raise bad(0, f"AVC configuration version {record[0]} instead of 1")
     units, pos = _parameter_sets(record, 6, record[5] & 31)
     if pos >= len(record):
         raise bad(pos, "the AVC configuration ends before its picture parameter sets")
@@ -43,7 +44,7 @@ def parse_avc_config(record: bytes) -> VideoConfig:
 
 def _refuse_start_code(record: bytes) -> None:
     if record.startswith((b"\0\0\0\1", b"\0\0\1")):
-        raise bad(0, "a start code where the configuration record belongs", ViolationCode.MEDIA_ANNEXB)
+        raise bad(0, "a start code instead of the configuration record", ViolationCode.MEDIA_ANNEXB)
 
 
 def _parameter_sets(record: bytes, pos: int, count: int) -> tuple[list[bytes], int]:
@@ -51,7 +52,7 @@ def _parameter_sets(record: bytes, pos: int, count: int) -> tuple[list[bytes], i
     for _ in range(count):
         end = pos + 2 + int.from_bytes(record[pos : pos + 2], "big")
         if end > len(record) or pos + 2 > len(record):
-            raise bad(pos, "a parameter set reaches past the end of the configuration record")
+            raise bad(pos, "a parameter set extends past the end of the configuration record")
         units.append(record[pos + 2 : end])
         pos = end
     return units, pos
@@ -92,8 +93,8 @@ def _parse_avc_sps(nal: bytes) -> tuple[int, int, float | None]:
         array = 0 if separate_planes else chroma
         width -= (left + right) * (2 if array in (1, 2) else 1)
         height -= (top + bottom) * (2 if array == 1 else 1) * (2 - frame_only)
-    if width <= 0 or height <= 0 or max(width, height) > 0xFFFF:
-        raise bad(0, f"a sequence parameter set with a picture of {width} x {height}")
+    if width <= 0 or height <= 0 or max(width, height) > MAX_PICTURE_SIDE:
+        raise bad(0, f"the sequence parameter set declares a picture of {width} x {height}")
     return width, height, _avc_vui_fps(bits)
 
 
@@ -106,7 +107,7 @@ def _skip_scaling_list(bits: Bits, size: int) -> None:
 
 
 def _avc_vui_fps(bits: Bits) -> float | None:
-    """ITU-T H.264 E.1.1, as far as the timing."""
+    """The frame rate in the VUI parameters (ITU-T H.264 E.1.1)."""
     if not bits.read(1):
         return None
     if bits.read(1) and bits.read(8) == 255:
@@ -133,7 +134,7 @@ _HEVC_SPS = 33
 def parse_hevc_config(record: bytes) -> VideoConfig:
     _refuse_start_code(record)
     if len(record) < 23:
-        raise bad(len(record), f"an HEVC configuration of {len(record)} bytes; the smallest has 23")
+        raise bad(len(record), f"an HEVC configuration of {len(record)} bytes; the minimum is 23")
     width = height = None
     pos = 23
     for _ in range(record[22]):
@@ -165,8 +166,8 @@ def _parse_hevc_sps(nal: bytes) -> tuple[int, int]:
         left, right, top, bottom = bits.ue(), bits.ue(), bits.ue(), bits.ue()
         width -= (left + right) * (2 if chroma in (1, 2) else 1)
         height -= (top + bottom) * (2 if chroma == 1 else 1)
-    if width <= 0 or height <= 0 or max(width, height) > 0xFFFF:
-        raise bad(0, f"a sequence parameter set with a picture of {width} x {height}")
+    if width <= 0 or height <= 0 or max(width, height) > MAX_PICTURE_SIDE:
+        raise bad(0, f"the sequence parameter set declares a picture of {width} x {height}")
     return width, height
 
 
@@ -225,12 +226,12 @@ def walk_nals(body: bytes, length_size: int, codec: str = "avc", start: int = 0,
 
 
 def _vvc_types(body: bytes, length_size: int, pos: int, stop: int) -> list[int]:
-    """The type stands in the second header byte of H.266 (7.3.1.2)."""
+    """The NAL unit types of H.266, which are in the second header byte (7.3.1.2)."""
     types = []
     while pos < stop:
         length = int.from_bytes(body[pos : pos + length_size], "big")
         if length < 2:
-            raise bad(pos, "a NAL unit shorter than its header", ViolationCode.MEDIA_NAL)
+            raise bad(pos, "a NAL unit is shorter than its header", ViolationCode.MEDIA_NAL)
         types.append(body[pos + length_size + 1] >> 3)
         pos += length_size + length
     return types
@@ -238,22 +239,22 @@ def _vvc_types(body: bytes, length_size: int, pos: int, stop: int) -> list[int]:
 
 def _nal_fault(body: bytes, start: int, stop: int, pos: int) -> DecodeError:
     if body[start : start + 4] == b"\0\0\0\1" or body[start : start + 3] == b"\0\0\1":
-        return bad(start, "start codes where NAL unit lengths belong", ViolationCode.MEDIA_ANNEXB)
+        return bad(start, "start codes instead of NAL unit lengths", ViolationCode.MEDIA_ANNEXB)
     if pos > stop:
-        detail = f"the last NAL unit reaches {pos - stop} bytes past the end"
+        detail = f"the last NAL unit extends {pos - stop} bytes past the end"
     else:
-        detail = f"{stop - pos} bytes at the end are no NAL unit"
+        detail = f"{stop - pos} bytes at the end are not a NAL unit"
     return bad(min(pos, stop), detail, ViolationCode.MEDIA_NAL)
 
 
 # NAL unit types of pictures where a decoder can always start, and of those where it cannot. The rest (CRA, GDR) may
-# stand under either flag. ITU-T H.264 table 7-1, H.265 table 7-1, H.266 table 5
+# have either flag. ITU-T H.264 table 7-1, H.265 table 7-1, H.266 table 5
 IDR_TYPES = {"avc": frozenset((5,)), "hevc": frozenset(range(16, 21)), "vvc": frozenset((7, 8))}
 _OTHER_TYPES = {"avc": frozenset((1, 2, 3, 4)), "hevc": frozenset(range(16)), "vvc": frozenset(range(7))}
 
 
 def random_access(codec: str, types: list[int], body: bytes, length_size: int, start: int, end: int) -> bool | None:
-    """Can a decoder start at this frame? None where either flag is right: no picture, open GOP, gradual refresh."""
+    """True if a decoder can start at this frame; None if either flag fits: no picture, open GOP, gradual refresh."""
     if not IDR_TYPES[codec].isdisjoint(types):
         return True
     if _OTHER_TYPES[codec].isdisjoint(types):
@@ -263,8 +264,19 @@ def random_access(codec: str, types: list[int], body: bytes, length_size: int, s
     return False
 
 
+_OPEN_TYPES = {"avc": frozenset[int](), "hevc": frozenset((21,)), "vvc": frozenset((9, 10))}  # CRA, GDR
+
+
+def is_entry_point(codec: str, types: list[int], body: bytes, length_size: int, start: int, end: int) -> bool | None:
+    """True if a player can join at this frame, open GOPs and gradual refresh included; None if it has no picture."""
+    found = random_access(codec, types, body, length_size, start, end)
+    if found is None and not (_OPEN_TYPES[codec] | _OTHER_TYPES[codec]).isdisjoint(types):
+        return True  # random_access leaves the recovery points of H.264 and the open types undecided
+    return found
+
+
 def _recovery_point(body: bytes, length_size: int, pos: int, end: int) -> bool:
-    """An SEI message of payload type 6, ITU-T H.264 D.1.8."""
+    """True if the frame has a recovery point SEI message (payload type 6, ITU-T H.264 D.1.8)."""
     while pos < end:
         unit, stop = pos + length_size, pos + length_size + int.from_bytes(body[pos : pos + length_size], "big")
         pos = stop

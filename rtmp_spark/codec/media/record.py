@@ -1,6 +1,6 @@
-"""Configuration records: what they can tell, and reading them bit by bit.
+"""Configuration records: the values taken from them, and a reader of bits.
 
-A record says profile, level, size, rate and channels, each codec in its own way; here is only what all of them share.
+Each codec has its own record for profile, level, size, sample rate and channels; here is only what all of them share.
 Offsets in a DecodeError count from the record's first byte.
 """
 
@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from ..errors import DecodeError, ViolationCode
 
-RECORD_BYTES = 4096  # the longest legal parameter set is far shorter; bounds the work on hostile ones
-
 
 def bad(offset: int, detail: str, code: ViolationCode = ViolationCode.MEDIA_TAG) -> DecodeError:
-    """What to raise at bytes that are no tag, record or frame of their codec."""
+    """The error to raise for an invalid tag, record or frame."""
     return DecodeError(code, offset, detail)
 
 
@@ -32,7 +30,7 @@ class VideoConfig:
 
 @dataclass(frozen=True, slots=True)
 class AudioConfig:
-    """`profile` is the MPEG-4 audio object type; `sample_rate` and `channels` are those that come out."""
+    """`profile` is the MPEG-4 audio object type; `sample_rate` and `channels` are those of the decoded audio."""
 
     profile: int | None = None
     sample_rate: int | None = None
@@ -67,7 +65,7 @@ class Bits:
         while not self.read(1):
             zeros += 1
             if zeros > 32:
-                raise bad(self.offset, "an Exp-Golomb code of more than 32 bits")
+                raise bad(self.offset, "an Exp-Golomb code has more than 32 bits")
         return (1 << zeros) - 1 + self.read(zeros)
 
     def se(self) -> int:

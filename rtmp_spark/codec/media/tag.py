@@ -1,7 +1,9 @@
 """Audio and video tags, legacy and enhanced (E-RTMP v2): the header of one message body.
 
-`parse_tag` gives a tag for each track in it; `read_headers` the same without what is known of the tracks. FLV 10.1
-E.4.2, E.4.3; E-RTMP v2 "Enhanced Audio", "Enhanced Video". What codecs write behind the header is left as bytes.
+`parse_tag` returns a tag for each track in the body, `read_headers` the same without the columns that depend on earlier
+tags. FLV 10.1 E.4.2, E.4.3; E-RTMP v2 "Enhanced Audio", "Enhanced Video". The codec data after the header is not read
+here; the codecs themselves are listed in codecs.py. A reserved value does not end the parsing if the layout of what
+follows does not depend on it: a reserved frame type is None, a reserved packet type N is `unknown_N`.
 """
 
 from __future__ import annotations
@@ -9,20 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..message import AUDIO, VIDEO
+from .codecs import AUDIO_FORMATS, VIDEO_CODECS, WITH_COMPOSITION_TIME
 from .record import bad
 
-_new = tuple.__new__  # makes a NamedTuple at a third of its constructor's cost, which would be most of a frame's
+_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost, which would be most of a frame's
 
-AUDIO_FORMATS = (
-    "pcm", "adpcm", "mp3", "pcm_le", "nellymoser_16k", "nellymoser_8k", "nellymoser", "g711a", "g711u", "unknown_9",
-    "aac", "speex", "unknown_12", "unknown_13", "mp3_8k", "device",
-)  # fmt: skip
-VIDEO_CODECS = (
-    "unknown_0", "jpeg", "h263", "screen", "vp6", "vp6a", "screen2", "avc", "unknown_8", "unknown_9", "unknown_10",
-    "unknown_11", "hevc", "unknown_13", "unknown_14", "unknown_15",
-)  # fmt: skip
-AUDIO_FOURCC = ("ac-3", "ec-3", "Opus", ".mp3", "fLaC", "mp4a")
-VIDEO_FOURCC = ("vp08", "vp09", "av01", "avc1", "hvc1", "vvc1")
 FRAME_TYPES = (None, "key", "inter", "disposable", "generated", "info", None, None)
 _PACKET_TYPES = ("config", "frame", "end")
 _AUDIO_PACKET_TYPES = {0: "config", 1: "frame", 2: "end", 4: "multichannel_config"}
@@ -33,7 +26,7 @@ _MODEX, _METADATA, _FRAMES = 7, 4, 1
 _ONE_TRACK, _MANY_CODECS = 0, 2
 
 _FLAG_RATES = (5512, 11025, 22050, 44100)
-_FIXED_SOUND = {4: (16000, 1), 5: (8000, 1), 11: (16000, 1), 10: (None, None)}  # AAC: the flags say nothing
+_FIXED_SOUND = {4: (16000, 1), 5: (8000, 1), 11: (16000, 1), 10: (None, None)}  # AAC: the flags have no meaning
 _FIXED_RATES = {7: 8000, 8: 8000, 14: 8000}
 
 
@@ -42,11 +35,11 @@ class MediaTag(NamedTuple):
 
     stream_id: int
     kind: str  # audio, video
-    codec: str | None  # None: an enhanced command frame, which names no codec
+    codec: str | None  # None: an enhanced command frame, which has no codec
     enhanced: bool
     track_id: int
     packet_type: str
-    frame_type: str | None  # video only
+    frame_type: str | None  # video only; None too for a reserved value, unless the frame itself says what it is
     is_key: bool  # a coded frame that is flagged as key
     is_config: bool
     dts: int
@@ -98,23 +91,23 @@ class Track:
         self.sample_rate: int | None = None
         self.channels: int | None = None
         self.gop_no: int | None = None
-        self.renewed = False  # another stream may begin: a new configuration changes nothing
+        self.renewed = False  # another stream may begin: a new configuration is not a change
 
 
 def parse_tag(type_id: int, payload: bytes, stream_id: int = 0, timestamp: int = 0) -> list[MediaTag]:
-    """The tags of one message body, by their headers alone. An empty body has none."""
+    """The tags of one message body, from their headers alone. An empty body has none."""
     headers: list[TagHeader] = []
     read_headers(type_id, payload, headers)
     return [make_tag(found, Track(), stream_id, timestamp, None) for found in headers]
 
 
 def make_tag(found: TagHeader, track: Track, stream_id: int, dts: int, nal_types: list[int] | None) -> MediaTag:
-    """The header and what is known of its track, as one row; a key frame begins another group of pictures."""
+    """A row from a header and its track; a keyframe begins another GOP."""
     kind, codec, enhanced, track_id, packet_type, frame_type, cts, nanoseconds, start, end, rate, channels = found
     coded = packet_type == "frame"
     is_key = coded and (frame_type == "key" or frame_type == "generated")
     gop_no = None
-    if coded and frame_type is not None:
+    if coded and kind == "video":
         if is_key:
             track.gop_no = (track.gop_no or 0) + 1
         gop_no = track.gop_no
@@ -129,59 +122,61 @@ def make_tag(found: TagHeader, track: Track, stream_id: int, dts: int, nal_types
     )  # fmt: skip
 
 
-def read_headers(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
-    """Appends a header for each track; what was appended before an error is good."""
-    if not payload:  # silence, or a keep-alive: a message without a tag
+def read_headers(type_id: int, payload: bytes, headers: list[TagHeader], reserved: list[str] | None = None) -> None:
+    """Append a header for each track, and to `reserved` a text about each reserved value. Headers appended before an
+    error are valid."""
+    reserved = [] if reserved is None else reserved
+    if not payload:  # an empty message, which some senders use as silence or keep-alive
         return
     if type_id == VIDEO:
         if payload[0] & 0x80:
-            _enhanced(type_id, payload, headers)
+            _enhanced(type_id, payload, headers, reserved)
         else:
-            headers.append(_legacy_video(payload))
+            headers.append(_legacy_video(payload, reserved))
     elif type_id == AUDIO:
         if payload[0] >> 4 == 9:
-            _enhanced(type_id, payload, headers)
+            _enhanced(type_id, payload, headers, reserved)
         else:
-            headers.append(_legacy_audio(payload))
+            headers.append(_legacy_audio(payload, reserved))
     else:
         raise bad(0, f"message type {type_id} is neither audio nor video")
 
 
-def _legacy_audio(payload: bytes) -> TagHeader:
+def _legacy_audio(payload: bytes, reserved: list[str]) -> TagHeader:
     flags = payload[0]
     form = flags >> 4
     rate, channels = _FIXED_SOUND.get(form) or (_FIXED_RATES.get(form) or _FLAG_RATES[flags >> 2 & 3], 1 + (flags & 1))
     start, packet_type = 1, "frame"
     if form == 10:
         if len(payload) < 2:
-            raise bad(1, "an AAC tag without its packet type")
+            raise bad(1, "the AAC tag ends before its packet type")
+        start, packet_type = 2, _PACKET_TYPES[payload[1]] if payload[1] < 2 else f"unknown_{payload[1]}"
         if payload[1] > 1:
-            raise bad(1, f"AAC packet type {payload[1]} of no meaning")
-        start, packet_type = 2, _PACKET_TYPES[payload[1]]
+            reserved.append(f"AAC packet type {payload[1]} is reserved; the body was not read")
     codec = AUDIO_FORMATS[form]
     return _new(
         TagHeader, ("audio", codec, False, 0, packet_type, None, None, None, start, len(payload), rate, channels)
     )
 
 
-def _legacy_video(payload: bytes) -> TagHeader:
+def _legacy_video(payload: bytes, reserved: list[str]) -> TagHeader:
     first, end = payload[0], len(payload)
     frame_type, codec = FRAME_TYPES[first >> 4], VIDEO_CODECS[first & 15]
     if frame_type is None:
-        raise bad(0, f"frame type {first >> 4} of no meaning")
+        reserved.append(_frame_type_text(first >> 4))
     if frame_type == "info":
         return TagHeader("video", codec, False, 0, "command", frame_type, 0, None, 1, end)
     if first & 15 not in (7, 12):
         return TagHeader("video", codec, False, 0, "frame", frame_type, 0, None, 1, end)
     if end < 2:
-        raise bad(1, f"a tag of {codec} without its packet type")
+        raise bad(1, f"the {codec} tag ends before its packet type")
     if payload[1] > 2:
-        raise bad(1, f"{codec} packet type {payload[1]} of no meaning")
+        reserved.append(f"{codec} packet type {payload[1]} is reserved; the body was not read")
     if end < 5:
-        if payload[1] < 2:
-            raise bad(end, f"a tag of {codec} that ends inside its composition time")
+        if payload[1] != 2:
+            raise bad(end, f"the {codec} tag ends inside its composition time")
         return TagHeader("video", codec, False, 0, "end", frame_type, 0, None, end, end)
-    packet_type = _PACKET_TYPES[payload[1]]
+    packet_type = _PACKET_TYPES[payload[1]] if payload[1] <= 2 else f"unknown_{payload[1]}"
     cts = _si24(payload, 2)
     return _new(TagHeader, ("video", codec, False, 0, packet_type, frame_type, cts, None, 5, end, None, None))
 
@@ -191,12 +186,14 @@ def _si24(payload: bytes, pos: int) -> int:
     return value - 0x1000000 if value & 0x800000 else value
 
 
-def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
+def _frame_type_text(value: int) -> str:
+    return f"frame type {value} is reserved; keyframes were recognised by the coded frames"
+
+
+def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader], reserved: list[str]) -> None:
     end, pos = len(payload), 1
     packet, nanoseconds = payload[0] & 15, None
     frame_type = FRAME_TYPES[payload[0] >> 4 & 7] if type_id == VIDEO else None
-    if type_id == VIDEO and frame_type is None:
-        raise bad(0, f"frame type {payload[0] >> 4 & 7} of no meaning")
     while packet == _MODEX:
         size, pos = _byte(payload, pos) + 1, pos + 1
         if size == 256:
@@ -205,7 +202,7 @@ def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
         following = _byte(payload, pos)
         if following >> 4 == 0:
             if size < 3:
-                raise bad(data, f"a nanosecond offset of {size} bytes, must be 3")
+                raise bad(data, f"a nanosecond offset has {size} bytes instead of 3")
             nanoseconds = int.from_bytes(payload[data : data + 3], "big")
         packet, pos = following & 15, pos + 1
     if frame_type == "info" and packet != _METADATA:
@@ -215,12 +212,15 @@ def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
     if packet == _MULTITRACK[type_id]:
         mode, packet, pos = _byte(payload, pos) >> 4, payload[pos] & 15, pos + 1
         if mode > _MANY_CODECS:
-            raise bad(pos - 1, f"multitrack type {mode} of no meaning")
+            raise bad(pos - 1, f"unknown multitrack type {mode}")
         if packet in (_MULTITRACK[type_id], _MODEX):
-            raise bad(pos - 1, f"packet type {packet} inside multitrack")
+            raise bad(pos - 1, f"packet type {packet} is not allowed inside multitrack")
     packet_type = (_AUDIO_PACKET_TYPES if type_id == AUDIO else _VIDEO_PACKET_TYPES).get(packet)
     if packet_type is None:
-        raise bad(pos - 1, f"enhanced packet type {packet} of no meaning")
+        packet_type = f"unknown_{packet}"
+        reserved.append(f"enhanced packet type {packet} is reserved; the body was not read")
+    if type_id == VIDEO and frame_type is None and packet != _METADATA:  # Metadata has no frame type: OBS writes 0
+        reserved.append(_frame_type_text(payload[0] >> 4 & 7))
     codec = None
     if mode != _MANY_CODECS:
         codec, pos = _fourcc(payload, pos), pos + 4
@@ -229,7 +229,7 @@ def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
         stop = end
         if mode is not None:
             if len(headers) == 256:
-                raise bad(pos, "more tracks than there are track ids")
+                raise bad(pos, "more than 256 tracks")
             if mode == _MANY_CODECS:
                 codec, pos = _fourcc(payload, pos), pos + 4
             track_id, pos = _byte(payload, pos), pos + 1
@@ -237,12 +237,12 @@ def _enhanced(type_id: int, payload: bytes, headers: list[TagHeader]) -> None:
                 _byte(payload, pos + 2)
                 stop, pos = pos + 3 + int.from_bytes(payload[pos : pos + 3], "big"), pos + 3
                 if stop > end:
-                    raise bad(pos - 3, f"track {track_id} reaches {stop - end} bytes past the end")
+                    raise bad(pos - 3, f"track {track_id} extends {stop - end} bytes past the end of the tag")
         start = pos
         cts = None if type_id == AUDIO else 0
-        if packet == _FRAMES and codec in ("avc1", "hvc1", "vvc1"):
+        if packet == _FRAMES and codec in WITH_COMPOSITION_TIME:
             if pos + 3 > stop:
-                raise bad(stop, f"a tag of {codec} that ends inside its composition time")
+                raise bad(stop, f"the {codec} tag ends inside its composition time")
             cts, start = _si24(payload, pos), pos + 3
         kind = "audio" if type_id == AUDIO else "video"
         headers.append(TagHeader(kind, codec, True, track_id, packet_type, frame_type, cts, nanoseconds, start, stop))

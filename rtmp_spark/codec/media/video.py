@@ -1,25 +1,25 @@
 """AV1, VP9, VP8 and older video: configuration records, and frames that describe themselves.
 
-`parse_*_config(record)` read a whole record and raise DecodeError; `picture` looks at a frame's own first bits, where
-these codecs say what others keep in a record. What does not help to say profile, level, size or random access is not
-read.
+`parse_*_config(record)` read a whole record and raise DecodeError; `frame_header` reads the first bits of a frame,
+where these codecs carry what others keep in a record. Only the fields needed for profile, level, size and random access
+are read.
 """
 
 from __future__ import annotations
 
-from .record import RECORD_BYTES, Bits, VideoConfig, bad
+from ..limits import OBUS_BEFORE_FRAME, RECORD_BYTES
+from .record import Bits, VideoConfig, bad
 
 # ---- AV1 (av1-isobmff 2.3.3, AV1 5.5), VP9 (vp-codec-iso-media-file-format)
 
 _OBU_SEQUENCE, _OBU_FRAME_HEADER, _OBU_FRAME = 1, 3, 6
-_OBUS_BEFORE_FRAME = 64  # a delimiter, a sequence header and some metadata are usual
 
 
 def parse_av1_config(record: bytes) -> VideoConfig:
     if len(record) < 4:
-        raise bad(len(record), f"an AV1 configuration of {len(record)} bytes; the smallest has 4")
+        raise bad(len(record), f"an AV1 configuration of {len(record)} bytes; the minimum is 4")
     if record[0] != 0x81:
-        raise bad(0, f"AV1 configuration starts with {record[0]:#04x}, must be 0x81 (marker, version 1)")
+        raise bad(0, f"AV1 configuration starts with {record[0]:#04x} instead of 0x81 (marker, version 1)")
     width = height = None
     for kind, start, end in _obus(record, 4):
         if kind == _OBU_SEQUENCE:
@@ -29,9 +29,9 @@ def parse_av1_config(record: bytes) -> VideoConfig:
 
 
 def _obus(data: bytes, pos: int) -> list[tuple[int, int, int]]:
-    """Type, start and end of each OBU as far as the first frame; stops where sizes stop adding up."""
+    """Type, start and end of each OBU up to the first frame, or up to an impossible size."""
     units: list[tuple[int, int, int]] = []
-    while pos < len(data) and len(units) < _OBUS_BEFORE_FRAME:
+    while pos < len(data) and len(units) < OBUS_BEFORE_FRAME:
         header, pos = data[pos], pos + 1 + (data[pos] >> 2 & 1)
         size = len(data) - pos
         if header & 2:
@@ -83,15 +83,15 @@ def _parse_av1_sequence(obu: bytes) -> tuple[int, int]:
 def parse_vp9_config(record: bytes) -> VideoConfig:
     start = 4 if record.startswith(b"\1\0\0\0") and len(record) >= 12 else 0  # libavformat keeps the box's version
     if len(record) < start + 8:
-        raise bad(len(record), f"a VP9 configuration of {len(record)} bytes; the smallest has 8")
+        raise bad(len(record), f"a VP9 configuration of {len(record)} bytes; the minimum is 8")
     return VideoConfig(record[start], record[start + 1])
 
 
 # ---- frames that describe themselves
 
 
-def picture(codec: str, body: bytes) -> tuple[bool | None, int | None, int | None]:
-    """Random access (None: cannot tell), width and height by the frame's own header."""
+def frame_header(codec: str, body: bytes) -> tuple[bool | None, int | None, int | None]:
+    """Random access (None: unknown), width and height from the frame's own header."""
     if codec == "vp9" and len(body) >= 10 and body[0] >> 6 == 2:  # VP9 bitstream 6.2
         profile = body[0] >> 5 & 1 | body[0] >> 3 & 2
         bits = Bits(body[:16])
@@ -131,7 +131,7 @@ def _av1_picture(body: bytes) -> tuple[bool | None, int | None, int | None]:
     width = height = None
     for kind, start, end in _obus(body, 0):
         if kind == _OBU_SEQUENCE and end > start:
-            if body[start] >> 3 & 1:  # reduced_still_picture_header: frames do not say their type
+            if body[start] >> 3 & 1:  # reduced_still_picture_header: frames do not carry their type
                 break
             width, height = _parse_av1_sequence(body[start:end][:RECORD_BYTES])
         elif kind in (_OBU_FRAME, _OBU_FRAME_HEADER) and end > start:

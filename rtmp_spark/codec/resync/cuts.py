@@ -1,24 +1,23 @@
-"""Where messages are cut into chunks: the sizes that fit one, and how far those hold in what follows.
+"""Where messages are split into chunks: the sizes that fit one message, and how far they hold in what follows.
 
-A cut shows itself by the header of the continuation behind it, `mark`, mostly one byte. That byte may stand anywhere
-by chance, so no single cut proves a size; a size that nobody uses wants more of them than a common one.
+A split is visible by the continuation header after it, `mark`, which is usually one byte. That byte occurs anywhere by
+chance, so a single one does not prove a size; an unusual size needs more of them than a common one.
 """
 
 from __future__ import annotations
 
-from .evidence import PROOF_BITS, header_bits, is_strong, payload_bits
-from .header import ANCHOR, Head, continuation, read_header
+from ..chunk.header import Head, continuation_header
+from ..limits import INTERLEAVE_STEPS, MARKS_TRIED, PAYLOAD_HEAD_BYTES, PROOF_BITS, SIZES_TRIED
+from .anchors import ANCHOR, read_header
+from .evidence import header_bits, is_strong, payload_bits
 
 COMMON_SIZES = (128, 4096, 60000, 65536, 65535, 1024, 2048, 8192, 16384, 32768, 5000, 10000, 512, 1400)
-MAX_SIZE = 0xFFFFFF
-MARKS_TRIED, SIZES_TRIED = 2000, 16  # in one message, to find sizes that nobody has heard of
-INTERLEAVE_STEPS = 200  # headers looked at to see whether messages interleave
 
 
 def split_sizes(buf: bytes, data: int, mark: bytes, length: int, floor: int, ext: int | None = None) -> list[int]:
     """Every chunk size that puts continuation headers, `mark`, at the right places inside a message at `data`.
 
-    Where these repeat an extended timestamp there is at most one."""
+    If these repeat an extended timestamp, there is at most one."""
     if ext is not None:
         repeated = mark + ext.to_bytes(4, "big")
         at = buf.find(repeated, data + max(floor, 1), data + length)
@@ -49,18 +48,18 @@ def split_sizes(buf: bytes, data: int, mark: bytes, length: int, floor: int, ext
 
 
 def cuts_ahead(buf: bytes, pos: int, size: int, heads: dict[int, Head]) -> int:
-    """How many continuations stand where `size` puts them in the messages from `pos` on; -1 when one does not."""
+    """How many continuation headers are where `size` puts them in the messages from `pos` on; -1 if one is not."""
     heads = dict(heads)
     cuts = 0
     for _ in range(INTERLEAVE_STEPS):
         header = read_header(buf, pos, heads)
         if header is None or header.length < 0 or header.ext is not None:
             break
-        inside = payload_bits(header.type_id, header.length, buf[header.data : header.data + 24])
+        inside = payload_bits(header.type_id, header.length, buf[header.data : header.data + PAYLOAD_HEAD_BYTES])
         if header_bits(header, heads) < 0 or inside < 0:
             return -1
         heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
-        mark = continuation(buf, pos)
+        mark = continuation_header(buf, pos)
         stop = header.data + header.length + max(header.length - 1, 0) // size * len(mark)
         for at in range(header.data + size, stop, size + len(mark)):
             if at + len(mark) > len(buf):
@@ -73,27 +72,29 @@ def cuts_ahead(buf: bytes, pos: int, size: int, heads: dict[int, Head]) -> int:
 
 
 def believable_size(size: int, cuts: int, bits: int) -> bool:
-    """One byte may happen to look like a mark: a size that nobody uses wants more proof than a common one."""
+    """True if `cuts` continuation headers and `bits` of evidence after the message are enough for this chunk size.
+
+    One byte may look like a continuation header by chance, so an unusual size needs more than a common one."""
     if size in COMMON_SIZES:
         return cuts > 1 or bits >= 16
-    return cuts > 3 or (cuts > 1 and bits >= PROOF_BITS)  # somewhere in a message a byte looks like one mark
+    return cuts > 3 or (cuts > 1 and bits >= PROOF_BITS)
 
 
 def maybe_cut(buf: bytes, data: int, csid: int, length: int, floor: int) -> bool:
-    """Does a mark stand where a common size would cut this message? Only one who knows the size can tell."""
+    """True if a continuation header may be where a common size of at least `floor` would split this message."""
     return any(floor <= cut < length and buf[data + cut] == 0xC0 | csid for cut in COMMON_SIZES)
 
 
 def interleaves(buf: bytes, pos: int, size: int, known: dict[int, Head]) -> bool:
-    """Do chunks of another message stand inside one of the messages that follow?"""
+    """True if one of the messages from `pos` on has chunks of another message between its own."""
     heads = dict(known)
-    under_way, rest = -1, 0
+    unfinished, rest = -1, 0
     ext: dict[int, int | None] = {}
     for _ in range(INTERLEAVE_STEPS):
         header = read_header(buf, pos, heads)
-        if header is None or (header.length < 0 and header.csid != under_way):
+        if header is None or (header.length < 0 and header.csid != unfinished):
             return False
-        if rest and header.csid != under_way:
+        if rest and header.csid != unfinished:
             return True
         data = header.data
         if header.fmt == 3 and ext.get(header.csid) == int.from_bytes(buf[data : data + 4], "big"):
@@ -103,24 +104,24 @@ def interleaves(buf: bytes, pos: int, size: int, known: dict[int, Head]) -> bool
         if not rest:
             heads[header.csid] = Head(header.length, header.type_id, header.stream_id)
             rest = header.length
-        under_way = header.csid
+        unfinished = header.csid
         pos = data + min(size, rest)
         rest -= min(size, rest)
     return False
 
 
 def orphan_end(buf: bytes, data: int, size: int, pending: dict[int, int], orphans: set[int]) -> int | None:
-    """Where a chunk ends that belongs to a message of unknown length: after a whole chunk, or at the next header.
+    """Where a chunk of a message of unknown length ends: after a whole chunk, or at the next header.
 
-    `pending` has the continuation headers of unfinished messages and the bytes these lack, `orphans` those of
-    messages whose length is unknown, too."""
+    `pending` maps the continuation headers of unfinished messages to the bytes these lack; `orphans` holds the
+    continuation headers of messages whose length is unknown as well."""
     full = data + size
     for match in ANCHOR.finditer(buf, data + 1, min(full + 40, len(buf))):
         header = match.start()
         if header >= full:
             break
         if is_strong(buf, header):
-            for mark, rest in pending.items():  # the last chunk of another message may stand before that header
+            for mark, rest in pending.items():  # the last chunk of another message may precede that header
                 before = header - 1 - rest
                 if data < before <= full and rest <= size and buf[before] == mark:
                     return before

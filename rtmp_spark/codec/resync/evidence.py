@@ -1,18 +1,26 @@
-"""How many bits a header or the beginning of a payload is worth.
+"""How many bits of evidence a header or the start of a payload is worth.
 
-A bit halves the chance that bytes look like this without being it; the numbers are rough. -1 says that they cannot be
-it. Nothing here looks further than one header and the first bytes behind it: what follows is the work of chain.py.
+One bit halves the chance that random bytes look the same; the numbers are rough. -1 means that the bytes cannot be what
+they are taken for. Nothing here looks further than one header and the first bytes after it; chain.py does.
 """
 
 from __future__ import annotations
 
-from ..media.tag import AUDIO_FOURCC, VIDEO_FOURCC
-from ..message import TYPE_NAMES
-from .header import Head, Header, read_header
+from ..chunk.header import ChunkHeader, Head
+from ..limits import PAYLOAD_HEAD_BYTES
+from ..media.codecs import AUDIO_FOURCC, VIDEO_FOURCC
+from ..message import (
+    AUDIO,
+    COMMAND_AMF0,
+    COMMAND_AMF3,
+    CONTROL_LENGTHS,
+    DATA_AMF0,
+    DATA_AMF3,
+    TYPE_NAMES,
+    VIDEO,
+)
+from .anchors import read_header
 
-PROOF_BITS = 60  # of a chain, with more bytes to come
-PROOF_BITS_AT_END = 36  # when nothing more will come
-CONTROL_LENGTHS = {1: (4,), 2: (4,), 3: (4,), 4: (6, 10, 3, 44), 5: (4,), 6: (5,)}
 _VIDEO_FOURCC = [fourcc.encode() for fourcc in VIDEO_FOURCC]
 _AUDIO_FOURCC = [fourcc.encode() for fourcc in AUDIO_FOURCC]
 _DATA_NAMES = (
@@ -25,11 +33,13 @@ _DATA_NAMES = (
     b"|Rtmp",
 )
 _MP3 = (2, 14)
+_NAMED = frozenset((DATA_AMF3, COMMAND_AMF3, DATA_AMF0, COMMAND_AMF0))  # types that begin with a short name
 
 
-def header_bits(header: Header, heads: dict[int, Head]) -> int:
-    """How much a header that starts a message says for itself; -1 when it cannot be one."""
-    fmt, csid, _, delta, ext, length, type_id, stream_id = header
+def header_bits(header: ChunkHeader, heads: dict[int, Head]) -> int:
+    """The evidence of a header that starts a message; -1 if it cannot be one."""
+    fmt, csid, delta, ext = header.fmt, header.csid, header.field, header.ext
+    length, type_id, stream_id = header.length, header.type_id, header.stream_id
     known = heads.get(csid)
     if fmt == 3:
         return 6
@@ -52,12 +62,12 @@ def header_bits(header: Header, heads: dict[int, Head]) -> int:
     if known is not None and known.type_id == type_id:
         bits += 4
     if known is None and csid >= 64:
-        bits -= 16  # more often the byte before a header of one byte
+        bits -= 16  # more often a stray byte before a one-byte header
     return max(bits, 0)
 
 
 def payload_bits(type_id: int, length: int, head: bytes) -> int:
-    """How much the first bytes of a payload say for its type; -1 when they contradict it."""
+    """The evidence of the first bytes of a payload for its type; -1 if they contradict it."""
     if type_id in CONTROL_LENGTHS:
         return 16 if length in CONTROL_LENGTHS[type_id] else -1
     if length == 0:
@@ -65,7 +75,7 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
     if not head:
         return 0
     first = head[0]
-    if type_id == 8:
+    if type_id == AUDIO:
         if first >> 4 == 9:
             return 16 if any(fourcc in head for fourcc in _AUDIO_FOURCC) else -1
         if first >> 4 in (12, 13):
@@ -75,7 +85,7 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
         if first >> 4 in _MP3 and len(head) > 2 and head[1] == 0xFF and head[2] >= 0xE0:
             return 11  # the sync word of a frame
         return 1
-    if type_id == 9:
+    if type_id == VIDEO:
         if first & 0x80:
             return 16 if length < 3 or any(fourcc in head for fourcc in _VIDEO_FOURCC) else -1
         if not 1 <= first >> 4 <= 5 or first & 15 not in (1, 2, 3, 4, 5, 6, 7, 12):
@@ -83,9 +93,9 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
         if first & 15 in (7, 12) and len(head) > 2:
             return 14 if head[1] < 3 and head[2] in (0, 255) else -1
         return 2
-    if type_id in (15, 17) and first == 0:
+    if type_id in (DATA_AMF3, COMMAND_AMF3) and first == 0:
         head = head[1:]
-    if type_id in (15, 17, 18, 20):  # they begin with a short name
+    if type_id in _NAMED:
         if len(head) < 4:
             return 0
         name = head[3 : 3 + min(head[2], 12)]
@@ -98,23 +108,23 @@ def payload_bits(type_id: int, length: int, head: bytes) -> int:
 
 
 def is_strong(buf: bytes, pos: int) -> bool:
-    """A header with a length whose payload looks like what it says."""
+    """True for a header that carries a length and whose payload looks like its type."""
     header = read_header(buf, pos, {})
     if header is None or header.fmt > 1 or header.csid >= 64 or header_bits(header, {}) < 20:
         return False
-    return payload_bits(header.type_id, header.length, buf[header.data : header.data + 24]) >= 8
+    return payload_bits(header.type_id, header.length, buf[header.data : header.data + PAYLOAD_HEAD_BYTES]) >= 8
 
 
 def looks_like_start(head: bytes) -> bool:
-    """Do these bytes say loudly that a message begins with them?"""
-    return max(payload_bits(type_id, 24, head) for type_id in (8, 9, 18)) >= 8
+    """True if a message very likely begins with these bytes."""
+    return max(payload_bits(type_id, PAYLOAD_HEAD_BYTES, head) for type_id in (AUDIO, VIDEO, DATA_AMF0)) >= 8
 
 
 def type_by_content(head: bytes) -> int:
-    """Audio, video, or a named command or data message, when only one of them can begin like this."""
-    if payload_bits(18, len(head), head) >= 24:
-        return 18 if head[3:].startswith(_DATA_NAMES) else 20
-    video, audio = payload_bits(9, len(head), head), payload_bits(8, len(head), head)
+    """The message type, if only audio, video, or a named command or data message can begin like this; else -1."""
+    if payload_bits(DATA_AMF0, len(head), head) >= 24:
+        return DATA_AMF0 if head[3:].startswith(_DATA_NAMES) else COMMAND_AMF0
+    video, audio = payload_bits(VIDEO, len(head), head), payload_bits(AUDIO, len(head), head)
     if video >= 14 or (video >= 0 > audio):
-        return 9
-    return 8 if audio >= 0 > video else -1
+        return VIDEO
+    return AUDIO if audio >= 0 > video else -1
