@@ -1,9 +1,13 @@
-"""Stream keys, tokens and passwords replaced by a stable keyed hash.
+"""Replace stream keys, tokens and passwords with a stable keyed hash.
 
-The same secret gives the same hash under one key, so that connections can still be joined by stream name, and nobody
-without the key can try guesses. Application names, hosts and the names of query parameters stay. What was recognised
-once as a secret (a stream name in `publish`) is recognised in later texts of its connection (the server's "Publishing
-NAME."): the hashes of the words are compared, so no secret has to be remembered. Values are the tagged JSON of AMF.
+The same secret gives the same hash under one key, so connections can still be joined by stream name. Without the key,
+guesses cannot be checked against a hash. Application names, hosts and the names of query parameters stay. A secret
+that was seen once (a stream name in `publish`) is also replaced in later texts of its connection (the server's
+"Publishing NAME."). For that, hashes of words are compared; the secret itself is not kept. Values are the tagged JSON
+of AMF.
+
+To redact another field, add its lower-case name to `_SECRET_FIELDS` (a secret) or `_NAME_FIELDS` (a stream name), or
+add a command whose first string is a stream name to `_NAMED_BY_FIRST_STRING`.
 """
 
 from __future__ import annotations
@@ -12,17 +16,14 @@ import base64
 import hmac
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import Any
 
-from rtmp_spark.capture.facts import noted
+from rtmp_spark.codec.limits import REDACT_CACHE_CHARACTERS, REDACT_CACHE_SECRETS, REDACT_CACHE_TEXTS
 
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
 _TOKEN_CHARS = 16
-_MOST_SEALED = 4096
-_LONGEST_SEALED = 1024  # characters of a text that is remembered
 _TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{_TOKEN_CHARS}}}")
 
 _NAMED_BY_FIRST_STRING = frozenset(
@@ -33,6 +34,11 @@ _SECRET_FIELDS = frozenset(
     "password passwd pass pwd secret token key streamkey stream_key auth authorization user username login "
     "response challenge salt opaque nonce cnonce signature sign".split()
 )
+# Names of fields that end like this are secrets, too: apikey, accessToken, user_password.
+_SECRET_ENDING = re.compile(r"(?:keys?|secret|token|passw(?:or)?d|passphrase|pwd|credentials?|signature|auth)$")
+_URL_FIELDS = frozenset("app tcurl swfurl pageurl".split())
+_KEY_LIKE = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_~-]{16,}")  # a generated part of a path
+_PATH_PART = re.compile(r"[^/?#]+")
 _NAME_FIELDS = frozenset({"details", "streamname", "stream"})
 _ANSWERS_WITH_NAMES = frozenset(
     "onStatus _error onFCPublish onFCUnpublish onFCSubscribe onFCUnsubscribe onPlayStatus".lower().split()
@@ -40,11 +46,13 @@ _ANSWERS_WITH_NAMES = frozenset(
 _HARMLESS_PARAMETERS = frozenset({"authmod", "reason", "code", "vhost", "type", "mode"})
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?\s]+)=([^&\s\]\"']*)")
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SUBWORD = re.compile(r"[^/.:?&=@#|]+")  # NAME in mp4:NAME.flv
+_DEFAULT_INSTANCE = "_definst_"  # of Adobe's and Wowza's servers
 _WORD = re.compile(r"[^\s\"'\[\](){}<>,;]+")
 
 
 def load_key() -> bytes:
-    """The key of this user: from the environment, or made once and kept in the user's state directory."""
+    """The key of this user: from the environment, else from the user's state directory, where it is created once."""
     given = os.environ.get(KEY_VARIABLE)
     if given:
         return given.encode()
@@ -53,7 +61,7 @@ def load_key() -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        key = secrets.token_bytes(32)
+        key = os.urandom(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -62,51 +70,53 @@ def load_key() -> bytes:
     except FileExistsError:
         return path.read_bytes()
     except OSError:
-        pass  # nowhere to keep it: this run's hashes stand for themselves
+        pass  # it cannot be saved: the hashes of this run match those of no other run
     return key
 
 
 class Redactor:
-    """Replaces secrets under one key; without a key it leaves everything as it is.
+    """Replaces secrets with hashes under `key`; without a key it changes nothing.
 
-    `asked_under` is the key of the hashes that a person may ask for where secrets are kept.
+    `asked_under` is the key of the hashes that a user may search for if `key` is None.
     """
 
     def __init__(self, key: bytes | None, asked_under: bytes | None = None) -> None:
         self._key = key
         self._asked = self if asked_under is None else Redactor(asked_under)
-        self._sealed: dict[str, str] = {}  # the same few texts come again and again
+        self._hashes: dict[str, str] = {}  # a cache: the same few texts occur again and again
+        self._texts: dict[tuple[str, frozenset[str]], str] = {}  # a cache: texts with these known secrets hidden
 
     @property
     def keeps_secrets(self) -> bool:
         return self._key is None
 
     def token(self, secret: str) -> str:
+        """The hash that replaces a secret; a hash is not hashed again."""
         if self._key is None or not secret or (secret.startswith(PREFIX) and _TOKEN.fullmatch(secret)):
             return secret
         return PREFIX + self.sealed(secret)
 
     def sealed(self, text: str) -> str:
-        """A text to be recognised by later, in a state that others may read."""
+        """The keyed hash of a text that is only compared, never shown; without a key, the text itself."""
         if self._key is None:
             return text
-        sealed = self._sealed.get(text)
-        if sealed is None:
+        hashed = self._hashes.get(text)
+        if hashed is None:
             digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
-            sealed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
-            if len(self._sealed) >= _MOST_SEALED:
-                self._sealed.clear()
-            if len(text) <= _LONGEST_SEALED:
-                self._sealed[text] = sealed
-        return sealed
+            hashed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
+            if len(self._hashes) >= REDACT_CACHE_TEXTS:
+                self._hashes.clear()
+            if len(text) <= REDACT_CACHE_CHARACTERS:
+                self._hashes[text] = hashed
+        return hashed
 
     def stream_name(self, name: str) -> str:
-        """A stream name: the name and the values of its query, each by its hash."""
+        """A stream name with the name and each value of its query hashed."""
         base, mark, query = name.partition("?")
         return self.token(base) + (self.parameters(mark + query) if mark else "")
 
     def parameters(self, text: str) -> str:
-        """A text with the values of `?a=b&c=d` and the user part of URLs replaced."""
+        """A text with the values of `?a=b&c=d` and the user part of URLs hashed."""
         if self._key is None or ("=" not in text and "@" not in text):
             return text
         text = _PARAMETER.sub(self._parameter, text)
@@ -117,12 +127,38 @@ class Redactor:
             return found[0]
         return f"{found[1]}={self.token(found[2])}"
 
+    def url(self, text: str, known: set[str]) -> str:
+        """The name of an application or a URL with its parameters, and the parts of its path that look like a key,
+        hashed. These are added to `known`."""
+        if self._key is None:
+            return text
+        address, mark, query = text.partition("?")
+        scheme, slashes, path = address.rpartition("://")
+        host, slash, path = path.partition("/") if slashes else ("", "", path)
+
+        def part(found: re.Match[str]) -> str:
+            if not _KEY_LIKE.fullmatch(found[0]) or _TOKEN.fullmatch(found[0]):
+                return found[0]
+            known.add(self.token(found[0]))
+            return self.token(found[0])
+
+        path = _PATH_PART.sub(part, path)
+        return self.parameters(f"{scheme}{slashes}{host}{slash}{path}{mark}{query}")
+
     def text(self, text: str, known: set[str]) -> str:
-        """Free text: parameters, and words that are known secrets (`known` holds their hashes)."""
+        """Free text with parameters and known secrets hashed; `known` contains the hashes of these."""
         text = self.parameters(text)
         if self._key is None or not known:
             return text
-        return _WORD.sub(lambda found: self._word(found[0], known), text)
+        if len(known) > REDACT_CACHE_SECRETS or len(text) > REDACT_CACHE_CHARACTERS:
+            return _WORD.sub(lambda found: self._word(found[0], known), text)
+        asked = text, frozenset(known)
+        hidden = self._texts.get(asked)
+        if hidden is None:
+            if len(self._texts) >= REDACT_CACHE_TEXTS:
+                self._texts.clear()
+            hidden = self._texts[asked] = _WORD.sub(lambda found: self._word(found[0], known), text)
+        return hidden
 
     def _word(self, word: str, known: set[str]) -> str:
         bare = word.rstrip(".:!?")
@@ -130,28 +166,52 @@ class Redactor:
         for candidate in (word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")):
             if candidate and self.token(candidate) in known:
                 return word.replace(candidate, self.token(candidate))
-        return word
+        return _SUBWORD.sub(lambda found: self._known_token(found[0], known), word)
+
+    def _known_token(self, word: str, known: set[str]) -> str:
+        """The hash of a word that is a known secret, any other word unchanged."""
+        token = self.token(word)
+        return token if token in known else word
 
     def arguments(self, name: str | None, args: list[Any], known: set[str]) -> list[Any]:
-        """The arguments of a command without its secrets; hashes of the stream names it carries join `known`."""
+        """The arguments of a command with secrets hashed; the hash of a stream name in them is added to `known`."""
         if self._key is None:
             return args
         lowered = (name or "").lower()
         if lowered == "connect":
-            # What follows the command object is what a script passed: often a user and a password.
+            self._learn_from_url(args[0] if args else None, known)
+            # Arguments after the command object come from a script: often a user name and a password.
             texts = ((a, _text_of(a)) for a in args[1:])
-            rest = [self.value(a, known) if text is None else self.token(text) for a, text in texts]
+            rest = [self.value(a, known) if text is None else self._learned(text, known) for a, text in texts]
             return [self.value(a, known) for a in args[:1]] + rest
         if lowered in _NAMED_BY_FIRST_STRING:
             return self._named(args, known)
         return [self.value(a, known) for a in args]
 
+    def _learn_from_url(self, connect: Any, known: set[str]) -> None:
+        """What follows the application in tcUrl names the stream (rtmp-go writes it so)."""
+        app, url = (connect.get("app"), connect.get("tcUrl")) if isinstance(connect, dict) else (None, None)
+        if isinstance(app, str) and isinstance(url, str) and app:
+            following = url.partition("?")[0].partition(f"/{app}/")[2]
+            known.update(self.token(part) for part in following.split("/") if part and part != _DEFAULT_INSTANCE)
+
+    def _learned(self, secret: str, known: set[str]) -> str:
+        token = self.token(secret)
+        known.add(token)
+        return token
+
     def learn(self, name: str | None, args: list[Any], known: set[str]) -> None:
-        """Remember the hash of the stream name that a command carries."""
-        if self._key is not None and (name or "").lower() in _NAMED_BY_FIRST_STRING:
+        """Add the hashes of the secrets in a command to `known`."""
+        lowered = (name or "").lower()
+        if self._key is None:
+            return
+        if lowered in _NAMED_BY_FIRST_STRING:
             stream = _stream_in(args)
             if stream is not None:
                 known.add(self.token(stream))
+                known.add(self.token(stream.rpartition(":")[2]))  # mp4:NAME
+        elif lowered == "connect":
+            self.arguments(name, args, known)
 
     def _named(self, args: list[Any], known: set[str]) -> list[Any]:
         redacted: list[Any] = []
@@ -167,11 +227,14 @@ class Redactor:
         return redacted
 
     def value(self, value: Any, known: set[str], field: str = "") -> Any:
-        """Any value of the tagged JSON; `field` is the name it stands under."""
+        """Any value of the tagged JSON with secrets hashed; `field` is the name of its property."""
         if isinstance(value, str):
             lowered = field.lower()
-            if lowered in _SECRET_FIELDS:
+            if lowered in _SECRET_FIELDS or _SECRET_ENDING.search(lowered):
+                known.add(self.token(value))
                 return self.token(value)
+            if lowered in _URL_FIELDS:
+                return self.text(self.url(value, known), known)
             if lowered in _NAME_FIELDS:
                 return self.stream_name(value)
             return self.text(value, known)
@@ -183,11 +246,14 @@ class Redactor:
                 return _tagged(self.value(text, known, field))
             if "$pairs" in value and isinstance(value["$pairs"], list):
                 return {"$pairs": [[k, self.value(v, known, str(k))] for k, v in value["$pairs"]]}
-            return {k: self.value(v, known, k if not k.startswith("$") else field) for k, v in value.items()}
+            return {
+                self.text(k, known): self.value(v, known, k if not k.startswith("$") else field)
+                for k, v in value.items()
+            }
         return value
 
     def matches(self, wanted: str, name: str | None) -> bool:
-        """Whether a stream name is the one a person asked for, by the plain name or by its hash."""
+        """Whether `wanted` is this stream name, with or without its query, or the hash of it."""
         if name is None:
             return False
         base = name.partition("?")[0]
@@ -195,21 +261,20 @@ class Redactor:
 
 
 def _text_of(value: Any) -> str | None:
-    """What is a text to its receiver, also one that is not UTF-8: a secret may be in Latin-1."""
+    """A string value, including one that is not UTF-8: a secret may be in Latin-1."""
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$badstring"), str):
         return bytes.fromhex(value["$badstring"]).decode("utf-8", "surrogateescape")
     return value if isinstance(value, str) else None
 
 
-@noted
 def _stream_in(args: list[Any]) -> str | None:
-    """The first text among arguments, without a query: the stream that a command is about."""
+    """The stream that a command is about: the first string among its arguments, without a query."""
     text = next((text for text in map(_text_of, args) if text is not None), None)
     return None if text is None else text.partition("?")[0]
 
 
 def _tagged(text: str) -> Any:
-    """The way back."""
+    """The tagged JSON of a string: the reverse of `_text_of`."""
     if text.isascii():
         return text
     data = text.encode("utf-8", "surrogateescape")
@@ -220,7 +285,7 @@ def _tagged(text: str) -> Any:
 
 
 def carries_credentials(name: str | None) -> bool:
-    """Whether the payload of this command must not be kept together with redacted tables; of one without a name
-    nobody can tell."""
+    """Whether the payload of this command may contain a secret, so that redacted tables must not keep it. A command
+    without a readable name may."""
     lowered = (name or "").lower()
     return not lowered or lowered == "connect" or lowered in _NAMED_BY_FIRST_STRING or lowered in _ANSWERS_WITH_NAMES

@@ -1,7 +1,7 @@
-"""Python values into Arrow arrays, straight into their buffers.
+"""Converts Python values into Arrow arrays by writing the buffers directly.
 
-`pa.array` inspects every value and loads pandas where that is installed; the columns here are known to hold one type
-and None, so their buffers can be made by numpy and `str.join`. Types that tables do not have are refused.
+`pa.array` inspects every value and loads pandas if it is installed. The columns here hold one type and None, so numpy
+and `str.join` can make their buffers. A type that no table uses raises TypeError.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def arrow_batch(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Recor
 
 
 def arrow_column(values: Sequence[Any], kind: pa.DataType, nullable: bool = True) -> pa.Array:
-    """The values, which are of `kind` or, where that is allowed, None, as an array."""
+    """An array of type `kind`. Values may be None if the column is nullable."""
     count = len(values)
     if count == 0:
         return pa.nulls(0, kind)
-    # Asking takes as long as a column of numbers; where null may not be, integers and texts refuse it by themselves.
+    # Counting None takes as long as making a column of numbers. If None is not allowed, integers and strings raise.
     missing = values.count(None) if nullable or kind in (pa.float64(), pa.bool_()) else 0
     if missing == count:
         return pa.nulls(count, kind)

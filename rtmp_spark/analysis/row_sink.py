@@ -1,33 +1,33 @@
-"""Rows into Arrow batches: tuples in, record batches of the tables out, batched across connections.
+"""Collects rows (tuples) of all connections into Arrow record batches, one schema per table.
 
-A row is a tuple in the order of its table's columns without `ingest_id`; rows of the message tables also come
-without `uid` and `direction`, which are the same for a whole group. Where a row names a capture it holds the
-number of the file, because the id of a capture is known only after its last byte: such batches wait here, on disk
-when they grow, until the file ends. Nothing is computed or judged here.
+A row is a tuple in the order of its table's columns, without `ingest_id`. Rows of the message tables have no `uid` and
+`direction` either: both are given once for a group of rows. Columns for capture ids hold file numbers, because the id
+of a capture is known only after its last byte; such batches wait here, on disk if they grow, until the file ends.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
 
 from rtmp_spark import schema
-from rtmp_spark.capture.columns import arrow_batch, arrow_column
+from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
 
 Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
 
 BATCH_ROWS = 8192
+BATCH_BYTES = 16 << 20  # of the columns whose length the sender decides; a batch has at least one group of rows
 HELD_BYTES = 32 << 20
 _CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
 _KNOWS_ITS_ID = "captures"
+_LONG_COLUMNS = {"commands": ("name", "args", "code", "description"), "payloads": ("payload",)}
 
 
 def _waiting_schema(table: str) -> pa.Schema:
-    """The table's schema with file numbers where capture ids will stand."""
+    """The table's schema with file numbers in place of capture ids."""
     fields = []
     if table == _KNOWS_ITS_ID:
         return schema.arrow_schema(table)
@@ -40,7 +40,7 @@ def _waiting_schema(table: str) -> pa.Schema:
 
 
 class TableRows:
-    """Rows of one table on their way to a batch."""
+    """Rows of one table that are not in a batch yet."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -50,11 +50,21 @@ class TableRows:
         self._rows: list[Row] = []
         self._uids: list[str] = []
         self._directions: list[str] = []
+        names = schema.column_names(table)
+        before = 2 if self._grouped else 0  # uid and direction are not in the rows
+        self._long_columns = [names.index(name) - before for name in _LONG_COLUMNS.get(table, ())]
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
+
     def add_group(self, uid: str, direction: str, rows: Sequence[Row]) -> None:
+        for column in self._long_columns:
+            self._bytes += sum(len(row[column] or "") for row in rows)
         count = len(rows)
         self._rows.extend(rows)
         self._uids.extend([uid] * count)
@@ -64,7 +74,7 @@ class TableRows:
         self._rows.extend(rows)
 
     def take(self) -> pa.RecordBatch:
-        rows, self._rows = self._rows, []
+        rows, self._rows, self._bytes = self._rows, [], 0
         columns: list[Sequence[Any]] = list(zip(*rows))
         if self._grouped:
             columns[:0] = [self._uids, self._directions]
@@ -74,7 +84,7 @@ class TableRows:
 
 
 class _Spool:
-    """Batches of one table that wait for capture ids: in memory, and in a temporary file when they grow."""
+    """Batches of one table that wait for capture ids: in memory, or in a temporary file if they grow."""
 
     def __init__(self) -> None:
         self._held: list[pa.RecordBatch] = []
@@ -87,7 +97,9 @@ class _Spool:
         self._bytes += batch.nbytes
         if self._bytes > HELD_BYTES:
             if self._writer is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until drained
+                import tempfile
+
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until drained
                 options = pa.ipc.IpcWriteOptions(compression="lz4")
                 self._writer = pa.ipc.new_stream(self._file, batch.schema, options=options)
             for held in self._held:
@@ -106,7 +118,7 @@ class _Spool:
 
 
 def resolve_captures(batch: pa.RecordBatch, table: str, capture_ids: Sequence[str | None]) -> pa.RecordBatch:
-    """The batch as its table has it: file numbers replaced by capture ids."""
+    """The batch with capture ids in place of file numbers."""
     target = schema.arrow_schema(table)
     arrays = []
     for field, array in zip(target, batch.columns):
@@ -120,14 +132,14 @@ def resolve_captures(batch: pa.RecordBatch, table: str, capture_ids: Sequence[st
 
 
 def _ids(numbers: pa.Array, capture_ids: Sequence[str | None]) -> pa.Array:
-    """Not by `take`, which loads all of pyarrow.compute: a small capture would wait for that longer than for us."""
+    """Without `take`: it loads pyarrow.compute, which takes longer than decoding a small capture."""
     if len(capture_ids) == 1 and not numbers.null_count:
         return arrow_column([capture_ids[0]] * len(numbers), pa.string())
     return arrow_column([None if n is None else capture_ids[n] for n in numbers.to_pylist()], pa.string())
 
 
 class RowSink:
-    """Collects rows of the wanted tables and hands out batches."""
+    """Collects rows of the wanted tables and returns batches."""
 
     def __init__(self, tables: Iterable[str]) -> None:
         self.tables = {name: TableRows(name) for name in tables}
@@ -143,7 +155,7 @@ class RowSink:
         if waiting is None or not rows:
             return
         waiting.add_group(uid, direction, rows)
-        if len(waiting) >= BATCH_ROWS:
+        if waiting.full:
             self._batch(waiting)
 
     def add(self, table: str, rows: Sequence[Row]) -> None:
@@ -151,11 +163,11 @@ class RowSink:
         if waiting is None or not rows:
             return
         waiting.add(rows)
-        if len(waiting) >= BATCH_ROWS:
+        if waiting.full:
             self._batch(waiting)
 
     def add_late(self, table: str, rows: Sequence[Row]) -> None:
-        """Rows that are completed when the whole recording is known; also of what is no table by itself."""
+        """Rows that are completed at the end of the recording; `table` may also be a name that is not a table."""
         self._late.setdefault(table, []).extend(rows)
 
     def take_late(self, table: str) -> list[Row]:
@@ -175,7 +187,7 @@ class RowSink:
         return ready
 
     def flush(self, capture_ids: Sequence[str | None]) -> Iterator[Batch]:
-        """Everything, with the ids of all files whose numbers can occur."""
+        """All rows so far; `capture_ids` are those of all files whose numbers can occur."""
         for waiting in self.tables.values():
             if len(waiting):
                 self._batch(waiting)

@@ -1,4 +1,4 @@
-"""How memory is handled while captures are read: windows of megabytes come and go, rows pile up and hold no cycles."""
+"""Memory settings for reading captures: large windows are allocated and freed, and rows contain no reference cycles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from contextlib import contextmanager, suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 _KEPT_BYTES = 128 << 20
-_WINDOW_BYTES = 32 << 20  # the most that mallopt takes
+_WINDOW_BYTES = 32 << 20  # the largest value that mallopt accepts
 
 
 def keep_freed_memory() -> None:
-    """From here on this process keeps what a window needed for the next one. Giving it back to the system and getting
-    it anew, page by page, takes a tenth of the time. For programs and workers: it is not a library's to decide."""
+    """Make this process keep the memory of a window for the next one.
+
+    Returning it to the system and getting it back, page by page, takes a tenth of the time. Only programs and workers
+    should call this, not a library.
+    """
     with suppress(AttributeError, OSError, TypeError):  # only glibc has this
         library = ctypes.CDLL(None)
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -23,7 +26,7 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Rows and facts hold no cycles; looking for some among millions of them takes a third of the time."""
+    """Run the cycle collector rarely: rows have no cycles, and searching millions of them takes a third of the time."""
     before = gc.get_threshold()
     gc.set_threshold(5_000_000, 50, 100)
     try:

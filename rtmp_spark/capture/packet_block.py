@@ -1,6 +1,6 @@
-"""A window of a capture as columns, and the word for what is wrong with one.
+"""The packets of one window of a capture as columns.
 
-Everything after the walk over a file works on these columns; nobody makes an object per packet.
+All later steps work on these columns; no step creates an object per packet.
 """
 
 from __future__ import annotations
@@ -11,39 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rtmp_spark.codec.errors import Severity, ViolationCode
-
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
 
-PADDING = bytes(256)  # stands after the bytes of every window, so that a header view of a short packet stays inside
-
-
-def often(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-@dataclass
-class Problem:
-    """Something a capture did wrong; becomes a finding and the reason in the ledger."""
-
-    code: ViolationCode
-    detail: str
-    hint: str = ""
-    count: int = 1
-    frame: int | None = None
-    ts_ns: int | None = None
-    severity: Severity | None = None  # None: the usual one of the code
-
-    @property
-    def remedy(self) -> str | None:
-        """The hint as a sentence of its own."""
-        return f"{self.hint[0].upper()}{self.hint[1:].rstrip('.')}." if self.hint else None
+PADDING = bytes(256)  # follows the bytes of every window, so that a header view of a short packet stays inside
 
 
 @dataclass
 class PacketBlock:
-    """Packets of one window. `start` points into `data`; frames are 1-based in the file."""
+    """Packets of one window. `start` is an index into `data`; frame numbers are 1-based in the file."""
 
     data: bytes
     frame: Ints
@@ -61,11 +38,11 @@ class PacketBlock:
         return self.data[start : start + int(self.caplen[index])]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Where a finding about this packet stands: its number and time."""
+        """Frame number and time of a packet, for findings about it."""
         return int(self.frame[index]), int(self.ts_ns[index])
 
     def select(self, wanted: Any) -> PacketBlock:
-        """The packets that a mask or an index array picks; the bytes are shared."""
+        """The packets selected by a mask or an index array; the bytes are shared."""
         return PacketBlock(
             self.data,
             self.frame[wanted],
@@ -79,6 +56,6 @@ class PacketBlock:
 
 def rows_at(data: bytes, offsets: Ints, width: int) -> Bytes:
     """Copy `width` bytes at each offset: one row per offset. The data must reach `width` beyond every offset."""
-    # A row as one element: numpy copies those twice as fast as rows of bytes.
+    # One element per row: numpy copies those twice as fast as rows of bytes.
     rows = np.ndarray((max(len(data) - width + 1, 0),), np.dtype((np.void, width)), data, strides=(1,))
     return rows[offsets].view(np.uint8).reshape(-1, width)

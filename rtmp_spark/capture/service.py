@@ -1,7 +1,7 @@
-"""What a TCP connection speaks, told by its first bytes and never by its port alone.
+"""Recognise the protocol of a TCP connection by its first bytes, never by its port alone.
 
-RTMP is recognised by its handshake, or, where the recording starts later, by the decoder, which must find messages
-that verify. RTMPE, RTMPT and RTMPS are only named. Everything else is refused with a word, so that it can be counted.
+RTMP is recognised by its handshake. If the capture starts later, the decoder must find messages that verify. RTMPE,
+RTMPT and RTMPS are only named here. All other protocols are refused with a reason, so that they can be counted.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rtmp_spark.capture.items import Item, Run
+from rtmp_spark.capture.tcp.stream_items import Item, Run
 from rtmp_spark.codec.handshake import PACKET_SIZE, PLAIN_VERSION, RTMPE_VERSIONS
+from rtmp_spark.codec.limits import REQUEST_LINE_BYTES, SERVICE_SEARCH_BYTES
 
 RTMP, RTMPE, RTMPT, RTMPS = "rtmp", "rtmpe", "rtmpt", "rtmps"
-TLS, HTTP = "tls", "http"  # refusals: where nothing says that RTMP is inside
+TLS, HTTP = "tls", "http"  # refusals: without a sign of RTMP inside
 
 RTMP_PORTS = frozenset({1935, 1936})
 HTTPS_PORT = 443
-# Ingest hosts that take RTMP inside TLS on port 443, by the end of their names.
+# Ingest hosts that accept RTMP inside TLS on port 443, by the end of their names.
 INGEST_NAMES = (
     "live-api-s.facebook.com", "live-upload.instagram.com", "contribute.live-video.net", "rtmps.youtube.com",
     "pscp.tv", "fa723fc1b171.global-contribute.live-video.net", "live.cloudflare.com", "global-live.mux.com",
 )  # fmt: skip
 
-PREFIX_BYTES = 2 * PACKET_SIZE + 1 + 16  # a whole side of the handshake and the first chunk header behind it
+PREFIX_BYTES = 2 * PACKET_SIZE + 1 + 16  # one side of the handshake and the first chunk header
 _HTTP_WORDS = (
     b"GET ",
     b"HEAD",
@@ -39,9 +40,9 @@ _HTTP_WORDS = (
     b"RTSP",
     b"SSH-",
 )
-TLS_BYTES = 20_000  # a whole record and the header of the next
 _RECORD = re.compile(rb"\x17\x03\x03[\x00-\x41]")
-_HOST = re.compile(rb"http://[^/ ]+(?=/)", re.IGNORECASE)  # before the path in requests to a proxy (RFC 9112 3.2.2)
+# Before the path in requests to a proxy (RFC 9112 3.2.2).
+PROXIED_HOST = re.compile(rb"http://[^/ ]+(?=/)", re.IGNORECASE)
 _TUNNEL = re.compile(
     rb"POST (?:http://[^/ ]+)?/(?:send|idle|open|close)/[^ /]+|HTTP/1\.[01] 200 [^\0]*application/x-fcs", re.IGNORECASE
 )
@@ -49,7 +50,7 @@ _TUNNEL_PATHS = (b"/open/", b"/send/", b"/idle/", b"/close/", b"/fcs/")
 
 
 class Start(NamedTuple):
-    """How to read a direction: `service` and, for RTMP, the phase its decoder starts in; or why it is refused."""
+    """The protocol of a direction and, for RTMP, the phase its decoder starts in; or why it is refused."""
 
     service: str | None
     phase: str | None = None
@@ -57,10 +58,10 @@ class Start(NamedTuple):
 
 
 def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Start | None:
-    """Read the first bytes of a direction; None asks for more of them.
+    """Recognise the first bytes of a direction; None if more bytes are needed.
 
-    `from_start`: its first byte was seen; `final`: no more bytes will come; `port`: of the two the one of RTMP,
-    else the smaller.
+    `from_start`: the first byte of the direction was captured; `final`: no more bytes will come; `port`: the RTMP port
+    of the two, else the smaller one.
     """
     if not prefix:
         return Start(None, refusal="no data") if final else None
@@ -86,7 +87,7 @@ def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Sta
 
 
 def _joined_phase(prefix: bytes) -> str:
-    """Where in the connection a direction without its SYN starts."""
+    """The phase in which a direction without its SYN starts."""
     whole, half = 2 * PACKET_SIZE, PACKET_SIZE
     if prefix[0] == PLAIN_VERSION and _first_header(prefix, whole + 1):
         return "handshake"
@@ -98,7 +99,7 @@ def _joined_phase(prefix: bytes) -> str:
 
 
 def _first_header(data: bytes, at: int) -> bool:
-    """Whether the chunk header that follows a handshake stands here: fmt 0, stream 0, a first message's type."""
+    """Whether the chunk header after a handshake is at this offset: fmt 0, stream 0, the type of a first message."""
     header = data[at : at + 12]
     if len(header) < 12:
         return False
@@ -109,13 +110,21 @@ def _first_header(data: bytes, at: int) -> bool:
 
 
 def has_tls_record(items: Iterable[Item]) -> bool:
-    """Whether the header of a TLS record stands in the first bytes of a direction that was joined in the middle."""
-    return any(isinstance(item, Run) and _RECORD.search(item.data, 0, TLS_BYTES) for item in items)
+    """Whether the first bytes of a direction that starts midstream contain the header of a TLS record."""
+    return any(isinstance(item, Run) and has_tls_record_in(item.data) for item in items)
+
+
+def has_tls_record_in(data: bytes) -> bool:
+    return _RECORD.search(data, 0, SERVICE_SEARCH_BYTES) is not None
 
 
 def has_tunnel_request(items: Iterable[Item]) -> bool:
-    """Whether a request of RTMPT, or an answer to one, stands in what was heard of a direction joined in the middle."""
-    return any(isinstance(item, Run) and _TUNNEL.search(item.data, 0, TLS_BYTES) for item in items)
+    """Whether the first bytes of a direction that starts midstream contain an RTMPT request or response."""
+    return any(isinstance(item, Run) and has_tunnel_request_in(item.data) for item in items)
+
+
+def has_tunnel_request_in(data: bytes) -> bool:
+    return _TUNNEL.search(data, 0, SERVICE_SEARCH_BYTES) is not None
 
 
 def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
@@ -135,7 +144,7 @@ def _tls(prefix: bytes, final: bool, port: int) -> Start | None:
 
 
 def server_name(hello: bytes) -> str | None:
-    """The host name in a TLS ClientHello (RFC 6066 3), if there is one."""
+    """The host name in a TLS ClientHello (RFC 6066 3)."""
     try:
         at = 5 + 4 + 2 + 32
         at += 1 + hello[at]
@@ -156,7 +165,7 @@ def server_name(hello: bytes) -> str | None:
 
 def _tunnel(prefix: bytes, final: bool) -> Start | None:
     line, found, _ = prefix.partition(b"\r\n")
-    if not found and not final and len(line) < 256:
+    if not found and not final and len(line) < REQUEST_LINE_BYTES:
         return None
     path = line.split(b" ")[1] if line.count(b" ") else b""
-    return Start(RTMPT) if _HOST.sub(b"", path, count=1).startswith(_TUNNEL_PATHS) else Start(None, refusal=HTTP)
+    return Start(RTMPT) if PROXIED_HOST.sub(b"", path, count=1).startswith(_TUNNEL_PATHS) else Start(None, refusal=HTTP)

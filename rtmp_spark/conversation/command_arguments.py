@@ -1,16 +1,31 @@
-"""What the arguments of a command say, in the tagged JSON of AMF values, whatever kind of object they came as."""
+"""Reads the arguments of commands (the tagged JSON of AMF values), whatever kind of object they were sent as."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from rtmp_spark.capture.facts import noted
+from rtmp_spark.codec.shared_arguments import noted
 
 _TAGS = frozenset(("$ecma", "value", "assoc", "$pairs"))
 
 
+class ConnectArguments(NamedTuple):
+    app: str | None
+    tc_url: str | None
+    flash_ver: str | None
+
+
+class Status(NamedTuple):
+    level: str | None = None
+    code: str | None = None
+    description: str | None = None
+
+
+_NO_STATUS = Status()
+
+
 def fields(value: Any) -> dict[str, Any]:
-    """The named fields of an object, an ECMA array, a typed object or an AMF3 array; none of anything else."""
+    """The named fields of an object, an ECMA array, a typed object or an AMF3 array; empty for anything else."""
     if not isinstance(value, dict):
         return {}
     if _TAGS.isdisjoint(value):
@@ -28,14 +43,15 @@ def text(value: Any) -> str | None:
 
 
 @noted
-def connects(args: list[Any]) -> tuple[str | None, str | None, str | None]:
-    """Application, URL and version of the client, as a connect tells them."""
+def connect_arguments(args: list[Any]) -> ConnectArguments:
+    """What the command object of `connect` names."""
     given = fields(args[0]) if args else {}
-    return text(given.get("app")), text(given.get("tcUrl")), text(given.get("flashVer"))
+    return ConnectArguments(text(given.get("app")), text(given.get("tcUrl")), text(given.get("flashVer")))
 
 
 @noted
 def server_version(args: list[Any]) -> str | None:
+    """`fmsVer` in the answer to `connect`."""
     version = None
     for value in args:
         version = version or text(fields(value).get("fmsVer"))
@@ -43,10 +59,10 @@ def server_version(args: list[Any]) -> str | None:
 
 
 @noted
-def status(args: list[Any]) -> tuple[Any, Any, Any]:
-    """Level, code and description of the first argument that has any of them."""
+def status(args: list[Any]) -> Status:
+    """Level, code and description of the first argument that has a level or a code."""
     for value in args:
         given = fields(value)
         if "code" in given or "level" in given:
-            return text(given.get("level")), text(given.get("code")), text(given.get("description"))
-    return None, None, None
+            return Status(text(given.get("level")), text(given.get("code")), text(given.get("description")))
+    return _NO_STATUS

@@ -1,34 +1,44 @@
-"""The handshake of a connection: its parts from both sides, what they show, and its row.
+"""The handshake of a connection: its parts from both sides and what they show.
 
-A part is judged once all six are there, and its bytes are let go of then. Its state is a value. What a fault in it
-means for the connection is told by closing.py.
+The parts are examined once all six have arrived, and their bytes are dropped then. The state is a value. What a fault
+in the handshake means for the connection is decided in forensics/ending_rules.py.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, NamedTuple
 
-from rtmp_spark.capture.facts import HandshakeFact, Row
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.handshake import CLIENT, RTMPE_VERSIONS, SERVER, HandshakeVerdict, examine
+from rtmp_spark.conversation.facts import HandshakeFact
 
 _PARTS = (0, 1, 2)
 
 
+class PartPlace(NamedTuple):
+    """The packet and time at which a part of the handshake was complete."""
+
+    part: int
+    frame: int
+    ts: int
+
+
 class Handshakes:
+    """`parts[direction][n]` are the bytes of part n, empty once all parts were examined."""
+
     __slots__ = ("_verdicts", "parts", "places", "times")
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[int, bytes]] = {"c2s": {}, "s2c": {}}
         self.times: list[int] = []  # first and last
-        self.places: dict[str, list[list[int]]] = {"c2s": [], "s2c": []}  # part, packet, time
+        self.places: dict[str, list[PartPlace]] = {"c2s": [], "s2c": []}
         self._verdicts: tuple[HandshakeVerdict, HandshakeVerdict] | None = None
 
     def receive(self, direction: str, fact: HandshakeFact) -> None:
         _, ts, frame, part, data = fact
         self.parts[direction][part] = data
-        self.places[direction].append([part, frame, ts])
+        self.places[direction].append(PartPlace(part, frame, ts))
         if not self.times:
             self.times = [ts, ts]
         elif ts < self.times[0]:
@@ -38,7 +48,7 @@ class Handshakes:
         if len(self.parts["c2s"]) == len(self.parts["s2c"]) == len(_PARTS):
             self._verdicts = self.verdicts()
             for parts in self.parts.values():
-                parts[1] = parts[2] = b""  # judged; thousands of connections would keep 6 KB each
+                parts[1] = parts[2] = b""  # thousands of connections would keep 6 KB each
 
     def verdicts(self) -> tuple[HandshakeVerdict, HandshakeVerdict]:
         """Of client and server."""
@@ -51,18 +61,9 @@ class Handshakes:
         )
         return client, server
 
-    def rows(self, uid: str) -> list[Row]:
-        if not self.times:
-            return []
-        client, server = self.verdicts()
-        whole = all(part in parts for parts in self.parts.values() for part in _PARTS)
-        start, end = self.times
-        row = (
-            uid, client.version, server.version, client.time, server.time, client.packet_version,
-            server.packet_version, client.scheme, server.scheme, client.kind, server.kind, whole, start,
-            (end - start) / 1000,
-        )  # fmt: skip
-        return [row]
+    @property
+    def complete(self) -> bool:
+        return all(part in parts for parts in self.parts.values() for part in _PARTS)
 
     @property
     def encrypted(self) -> bool:
@@ -74,24 +75,24 @@ class Handshakes:
                 d: {str(n): base64.b64encode(data).decode() for n, data in parts.items()}
                 for d, parts in self.parts.items()
             },
-            "handshake_ts": self.times,
-            "handshake_places": self.places,
+            "times": self.times,
+            "places": self.places,
             "verdicts": self._verdicts
             and [[*v[:5], [[code.value, detail] for code, detail in v.violations]] for v in self._verdicts],
         }
 
     @classmethod
     def resume(cls, state: dict[str, Any]) -> Handshakes:
-        handshake = cls()
-        handshake.parts = {
+        own = cls()
+        own.parts = {
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()
         }
-        handshake.times = list(state["handshake_ts"])
-        handshake.places = dict(state["handshake_places"])
+        own.times = list(state["times"])
+        own.places = {d: [PartPlace(*place) for place in places] for d, places in state["places"].items()}
         if state["verdicts"]:
             client, server = (
                 HandshakeVerdict(v[0], v[1], v[2], v[3], v[4], tuple((ViolationCode[c], text) for c, text in v[5]))
                 for v in state["verdicts"]
             )
-            handshake._verdicts = client, server
-        return handshake
+            own._verdicts = client, server
+        return own

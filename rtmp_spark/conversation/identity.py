@@ -1,4 +1,4 @@
-"""Names of connections that are the same wherever and however often they are decoded."""
+"""Identifiers of connections that do not depend on where, how often or in which pieces a capture is decoded."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import hashlib
 from functools import lru_cache
 from ipaddress import ip_address
 
-_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_PAIRS = [a + b for a in _BASE32 for b in _BASE32]
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # base32hex (RFC 4648): its order is the order of bytes
+_PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
+_SECOND_BITS, _HASH_BITS = 35, 65  # 7 and 13 digits
+_LAST_SECOND = (1 << _SECOND_BITS) - 1
 
 
 def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
+    """`C` and 20 digits: the second of the connection's start, then a hash. `ts_start` is in microseconds.
+
+    Uids sort by start time, so that a table sorted by uid keeps connections of the same time together.
+    """
     text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
-    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:13], "big") >> 4  # 100 bits: 20 characters of 5
+    hashed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:9], "big") >> (72 - _HASH_BITS)
+    second = min(max(ts_start // 1_000_000, 0), _LAST_SECOND)
+    number = second << _HASH_BITS | hashed
     return "C" + "".join([_PAIRS[number >> shift & 1023] for shift in range(90, -1, -10)])
 
 

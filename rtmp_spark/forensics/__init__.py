@@ -1,1 +1,1 @@
-"""What decoded rows mean: rules, measures and fingerprints, as folds whose state is a value. Reads no file."""
+"""Rules, measures and fingerprints over the facts of connections. Their state is a value; nothing here reads a file."""

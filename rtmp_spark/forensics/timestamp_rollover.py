@@ -1,46 +1,54 @@
-"""TIME_EXT_BREAK: a sender that will lose its peer when its times pass 16,777,215 ms.
+"""TIME_EXT_BREAK: a sender that will lose its peer when its timestamps pass 16,777,215 ms.
 
-Seen where the extended timestamp is left out of continuations already, predicted where the software is known for it.
+The finding is a warning if the sender already omits the extended timestamp from continuation chunks, and info if its
+software version is known to do so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rtmp_spark.capture.findings import SENDER, Finding
 from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.conversation.facts import SENDER
+from rtmp_spark.forensics.findings import Finding
 
-# Software whose chunk writer leaves the field out, and the first version that does not (None: not known to be mended).
-LEAVES_OUT: dict[str, tuple[int, ...] | None] = {"OBS": (30, 1)}
+# Software that omits the field, and the first version that does not (None: no fixed version is known).
+FIXED_IN: dict[str, tuple[int, ...] | None] = {"OBS": (30, 1)}
 
 
 def extension_break(direction: str, place: Sequence[int | None], software: str | None = None) -> list[Finding]:
-    """`place` is where the field was left out, or where the software that will leave it out was named: message,
-    packet, time."""
+    """Return the finding for a sender that omitted the field, or, with `software`, for one that will omit it.
+
+    Args:
+        direction: Direction of the sender.
+        place: Message, packet and time at which the field was omitted, or at which the software was named.
+        software: Name and version; None if the field was seen omitted.
+    """
     msg_no, frame, ts = place
     if software is None:
         return [
             Finding(
                 ViolationCode.TIME_EXT_BREAK,
-                "continuations without the extended timestamp: peers that expect it lose this sender at 4 h 39 min",
+                "continuation chunks without the extended timestamp: peers that expect it fail at 4 h 39 min",
                 None, SENDER[direction], direction, None, msg_no, frame, ts,
             )
         ]  # fmt: skip
-    if not predicted(software):
+    if not omits_extended_timestamp(software):
         return []
     return [
         Finding(
             ViolationCode.TIME_EXT_BREAK,
-            f"{software} leaves the extended timestamp out of continuations: peers may lose it at 4 h 39 min",
+            f"{software} omits the extended timestamp from continuation chunks: peers may fail at 4 h 39 min",
             Severity.INFO, SENDER[direction], direction, None, msg_no, frame, ts,
         )
     ]  # fmt: skip
 
 
-def predicted(software: str) -> bool:
+def omits_extended_timestamp(software: str) -> bool:
+    """True if this software, given as name/version, is known to omit the field."""
     name, _, version = software.partition("/")
-    if name not in LEAVES_OUT or not version:
+    if name not in FIXED_IN or not version:
         return False
-    mended = LEAVES_OUT[name]
+    fixed_in = FIXED_IN[name]
     numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
-    return mended is None or numbers < mended
+    return fixed_in is None or numbers < fixed_in

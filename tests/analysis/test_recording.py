@@ -1,4 +1,4 @@
-"""Recordings against what others say about the same traffic: server records, whole twins, tshark, arithmetic."""
+"""Recordings compared with independent results: server records, complete captures, tshark, arithmetic."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rewrite
-from decoded import Rows, RtmpTalk, decode, recorded_tags, redacting, types
+from kit import capture_rewriting
+from kit.decoded_tables import Rows, RtmpTalk, decode, recorded_tags, redacting, types
 
-from rtmp_spark.capture import recording
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.identity import community_id
-from rtmp_spark.capture.recording import TreeHash
-from rtmp_spark.capture.settings import Settings
+from rtmp_spark.analysis import recording
+from rtmp_spark.analysis.recording import TreeHash
+from rtmp_spark.analysis.settings import ConnectionFilter, Settings
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.conversation.identity import community_id
 
 # Counted by tshark 4.0.17 with its limits raised (audio, video), as the README of the captures tells.
 COUNTED = {
@@ -50,7 +50,7 @@ def media(rows: Rows) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_as_many_messages_as_tshark(sample_pcaps: Path, name: str) -> None:
+def test_the_number_of_messages_is_that_of_tshark(sample_pcaps: Path, name: str) -> None:
     found = types(decode(sample_pcaps / name, tables=("messages",))["messages"])
     assert (found[8], found[9]) == COUNTED[name]
 
@@ -93,14 +93,14 @@ def test_frames_and_times_are_those_of_tshark(sample_pcaps: Path, program: str, 
         ("one_direction_server_to_client.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", 0.4),
     ],
 )
-def test_nothing_is_invented_and_little_lost(sample_pcaps: Path, part: str, whole: str, least: float) -> None:
+def test_no_message_is_invented_and_few_are_lost(sample_pcaps: Path, part: str, whole: str, least: float) -> None:
     of_part, of_whole = (media(decode(sample_pcaps / name, tables=("messages",))["messages"]) for name in (part, whole))
     assert not of_part - of_whole
     assert len(of_part & of_whole) >= least * len(of_whole)
 
 
 def test_the_server_got_the_tags_that_were_sent(sample_pcaps: Path, oracle: Path) -> None:
-    """Length and order of every coded frame as nginx recorded them."""
+    """The length and order of every coded frame are those that nginx recorded."""
     rows = decode(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
     sent = [(t["kind"], r["length"]) for t, r in zip(rows["media_tags"], _media_messages(rows)) if not t["is_config"]]
     wanted = [
@@ -121,7 +121,7 @@ SAME = "capture_gap_full.pcap"
 
 
 def _columns(rows: dict[str, Rows], *, without: set[str]) -> dict[str, Rows]:
-    """Rows in the order of their keys: between connections and directions the order of rows is nobody's promise."""
+    """Rows in the order of their keys: the order of rows between connections and directions is not defined."""
     return {
         table: sorted(
             ({k: v for k, v in row.items() if k not in without} for row in found),
@@ -139,14 +139,14 @@ FRAMES = {"frame", "frame_first", "frame_last"}
 
 
 def test_files_in_any_order_are_one_recording(sample_pcaps: Path, tmp_path: Path) -> None:
-    packets = rewrite.read(sample_pcaps / SAME)
-    frames = rewrite.build(packets)
+    packets = capture_rewriting.read(sample_pcaps / SAME)
+    frames = capture_rewriting.build(packets)
     third = len(frames) // 3
     paths = []
     for number, part in enumerate((frames[:third], frames[third : 2 * third], frames[2 * third :])):
         paths.append(tmp_path / f"{'zab'[number]}.pcap")
-        paths[-1].write_bytes(rewrite.pcap(part))
-    (tmp_path / "whole.pcap").write_bytes(rewrite.pcap(frames))
+        paths[-1].write_bytes(capture_rewriting.pcap(part))
+    (tmp_path / "whole.pcap").write_bytes(capture_rewriting.pcap(frames))
     random.Random(3).shuffle(paths)
     whole = decode(tmp_path / "whole.pcap", settings=redacting())
     parts = decode(*paths, settings=redacting())
@@ -163,8 +163,8 @@ def test_files_in_any_order_are_one_recording(sample_pcaps: Path, tmp_path: Path
     assert in_parts == whole_frames
 
 
-def test_rotated_files_equal_nothing_less_than_the_session(sample_pcaps: Path) -> None:
-    """tcpdump -C cut this session into three; the connection goes through all of them."""
+def test_rotated_files_give_the_rows_of_one_session(sample_pcaps: Path) -> None:
+    """tcpdump -C divided this session into three files; the connection continues through all of them."""
     paths = [sample_pcaps / f"rotated_publish_0{number}.pcap" for number in (2, 0, 1)]
     rows = decode(*paths)
     (connection,) = rows["connections"]
@@ -205,7 +205,7 @@ def test_capture_id_is_a_tree_hash_of_the_decompressed_bytes(sample_pcaps: Path,
             tree.update(data[at : at + step])
         assert tree.result() == expected
     plain = (sample_pcaps / SAME).read_bytes()
-    (tmp_path / "packed.pcap.gz").write_bytes(rewrite.gzipped(plain))
+    (tmp_path / "packed.pcap.gz").write_bytes(capture_rewriting.gzipped(plain))
     ids = [
         decode(p, tables=("captures",))["captures"][0]["capture_id"]
         for p in (sample_pcaps / SAME, tmp_path / "packed.pcap.gz")
@@ -246,15 +246,15 @@ def test_a_cut_file_is_partial_and_keeps_its_beginning(sample_pcaps: Path) -> No
     assert part["connections"][0]["close_cause"] == "capture_ended"
 
 
-def test_wrong_checksums_of_ip_headers_are_told_once_for_each_file(sample_pcaps: Path, tmp_path: Path) -> None:
-    frames = rewrite.build(rewrite.read(sample_pcaps / SAME))
+def test_wrong_ip_header_checksums_are_reported_once_per_file(sample_pcaps: Path, tmp_path: Path) -> None:
+    frames = capture_rewriting.build(capture_rewriting.read(sample_pcaps / SAME))
     parts = [frames[:200], frames[200:]]
     damaged = [(3, 50, 199), (7,)]
     for number, (part, wrong) in enumerate(zip(parts, damaged)):
         for at in wrong:
             ts_ns, frame = part[at]
             part[at] = ts_ns, frame[:24] + bytes([frame[24] ^ 1]) + frame[25:]
-        (tmp_path / f"{number}.pcap").write_bytes(rewrite.pcap(part))
+        (tmp_path / f"{number}.pcap").write_bytes(capture_rewriting.pcap(part))
     rows = decode(tmp_path / "0.pcap", tmp_path / "1.pcap", settings=redacting())
     found = [row for row in rows["findings"] if row["rule_id"] == "CAPTURE_BAD_RECORD"]
     assert [(row["severity"], row["count"], row["frame"]) for row in found] == [("warning", 3, 4), ("warning", 1, 8)]
@@ -265,24 +265,24 @@ def test_wrong_checksums_of_ip_headers_are_told_once_for_each_file(sample_pcaps:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_conflict_says_whether_the_later_packet_was_damaged(
+def test_the_finding_of_a_conflict_states_whether_the_later_packet_was_damaged(
     sample_pcaps: Path, tmp_path: Path, damaged: bool
 ) -> None:
-    packets = rewrite.read(sample_pcaps / SAME)
+    packets = capture_rewriting.read(sample_pcaps / SAME)
     at = next(n for n, p in enumerate(packets) if n > 100 and len(p.payload) > 500)
     other = bytes([packets[at].payload[0] ^ 1]) + packets[at].payload[1:]
     again = replace(packets[at], ts_ns=packets[at].ts_ns + 1000, payload=packets[at].payload if damaged else other)
-    frames = rewrite.build([*packets[: at + 1], again, *packets[at + 1 :]])
+    frames = capture_rewriting.build([*packets[: at + 1], again, *packets[at + 1 :]])
     if damaged:  # after its checksum was made
         ts_ns, frame = frames[at + 1]
         frames[at + 1] = ts_ns, frame[: -len(other)] + other
-    (tmp_path / "conflict.pcap").write_bytes(rewrite.pcap(frames))
+    (tmp_path / "conflict.pcap").write_bytes(capture_rewriting.pcap(frames))
     (finding,) = (f for f in decode(tmp_path / "conflict.pcap")["findings"] if f["rule_id"] == "TCP_CONFLICT")
     assert finding["frame"] == at + 2
-    assert f"checksum of the later packet is {'wrong' if damaged else 'right'}: " in finding["detail"]
+    assert f"checksum of the later packet is {'wrong' if damaged else 'correct'}" in finding["detail"]
 
 
-def test_what_is_no_capture_is_a_failed_row_and_costs_only_itself(sample_pcaps: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_capture_gives_a_failed_row_only(sample_pcaps: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.pcap").write_bytes(b"")
     (tmp_path / "text.pcap").write_bytes(b"not a capture" * 9)
     rows = decode(tmp_path / "empty.pcap", sample_pcaps / SAME, tmp_path / "text.pcap")
@@ -294,11 +294,11 @@ def test_what_is_no_capture_is_a_failed_row_and_costs_only_itself(sample_pcaps: 
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (Settings(host="127.0.0.9"), 0),
-        (Settings(host="127.0.0.1"), 2),
-        (Settings(port=1935), 2),
-        (Settings(port=1936), 0),
-        (Settings(stream="no such stream"), 0),
+        (Settings(filter=ConnectionFilter(host="127.0.0.9")), 0),
+        (Settings(filter=ConnectionFilter(host="127.0.0.1")), 2),
+        (Settings(filter=ConnectionFilter(port=1935)), 2),
+        (Settings(filter=ConnectionFilter(port=1936)), 0),
+        (Settings(filter=ConnectionFilter(stream="no such stream")), 0),
     ],
 )
 def test_filters(sample_pcaps: Path, settings: Settings, expected: int) -> None:
@@ -311,12 +311,12 @@ def test_filters_by_uid_stream_and_time(sample_pcaps: Path) -> None:
     path = sample_pcaps / "republish_same_name.pcap"
     every = decode(path)
     first, second = sorted(every["connections"], key=lambda row: row["ts_start"])
-    by_uid = decode(path, settings=Settings(uid=second["uid"]))
+    by_uid = decode(path, settings=Settings(filter=ConnectionFilter(uid=second["uid"])))
     assert {row["uid"] for row in by_uid["messages"]} == {second["uid"]}
-    by_name = decode(path, settings=Settings(stream=first["stream_names"][0]))
+    by_name = decode(path, settings=Settings(filter=ConnectionFilter(stream=first["stream_names"][0])))
     assert by_name["messages"] == every["messages"]
     since = int(second["ts_start"].timestamp() * 1e6)
-    late = decode(path, settings=Settings(since=since))
+    late = decode(path, settings=Settings(filter=ConnectionFilter(since=since)))
     assert [row["uid"] for row in late["connections"]] == [second["uid"]]
     assert min(row["ts_last"] for row in late["messages"]) >= second["ts_start"]
 
@@ -355,7 +355,7 @@ def test_bytes_per_second_add_up(sample_pcaps: Path) -> None:
     ],
 )
 def test_seconds_are_those_of_tshark(sample_pcaps: Path, program: str, name: str) -> None:
-    """Packets, bytes, windows and bytes in flight of each second; unknown is null, not 0 and not a raw field."""
+    """Packets, bytes, windows and bytes in flight of each second; unknown values are null, not 0 or a raw field."""
     fields = ["frame.time_epoch", "tcp.srcport", "tcp.dstport", "tcp.len", "tcp.flags", "tcp.window_size"]
     fields += ["tcp.window_size_scalefactor", "tcp.analysis.bytes_in_flight"]
     command = [program, "-r", str(sample_pcaps / name), "-T", "fields", *(w for f in fields for w in ("-e", f))]
@@ -372,7 +372,7 @@ def test_seconds_are_those_of_tshark(sample_pcaps: Path, program: str, name: str
     rows = decode(sample_pcaps / name, tables=("connections", "intervals"))
     ends = {r["uid"]: (r["orig_p"], r["resp_p"]) for r in rows["connections"]}
     answered = {(r["uid"], r["direction"]) for r in rows["intervals"] if r["in_flight_max"] is not None}
-    assert bool(answered) == ("one_direction" not in name), "nobody acknowledged: not known, not 0"
+    assert bool(answered) == ("one_direction" not in name), "without acknowledgements it is unknown, not 0"
     ours = {}
     for row in rows["intervals"]:
         way = ends[row["uid"]][:: 1 if row["direction"] == "c2s" else -1]
@@ -383,19 +383,19 @@ def test_seconds_are_those_of_tshark(sample_pcaps: Path, program: str, name: str
     assert ours == theirs
 
 
-def test_secrets_do_not_leave(sample_pcaps: Path) -> None:
+def test_no_table_contains_secrets(sample_pcaps: Path) -> None:
     plain = decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap")
     name, _, query = plain["connections"][0]["stream_names"][0].partition("?")
     values = [pair.split("=")[1] for pair in query.split("&")]
     assert name and all(values)
-    told = str(decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap", settings=redacting()))
-    assert name not in told.replace(str(sample_pcaps), "")
+    text = str(decode(sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap", settings=redacting()))
+    assert name not in text.replace(str(sample_pcaps), "")
     for value in values:
-        assert f"={value}" not in told
-    assert plain["connections"][0]["app"] in told
+        assert f"={value}" not in text
+    assert plain["connections"][0]["app"] in text
 
 
-def test_a_connection_that_only_shook_hands(tmp_path: Path) -> None:
+def test_a_connection_with_a_handshake_only(tmp_path: Path) -> None:
     talk = RtmpTalk()
     talk.say(0, b"\x03" + bytes(100)).bye()
     rows = decode(talk.write(tmp_path / "short.pcap"))
@@ -418,7 +418,7 @@ def test_a_connection_that_only_shook_hands(tmp_path: Path) -> None:
     ],
 )
 def test_the_size_of_windows_does_not_matter(sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Memory is bounded by reading in windows; where these end must not show in any table."""
+    """Captures are read in windows to bound memory; the tables must not depend on where windows end."""
     whole = decode(sample_pcaps / name, settings=redacting())
     for window_bytes in (2_000, 30_000):
         monkeypatch.setattr(recording, "open_capture", partial(open_capture, window_bytes=window_bytes))

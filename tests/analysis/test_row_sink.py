@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtmp_spark import schema
-from rtmp_spark.capture import rows
-from rtmp_spark.capture.columns import arrow_column
-from rtmp_spark.capture.rows import RowSink
+from rtmp_spark.analysis import row_sink
+from rtmp_spark.analysis.arrow_columns import arrow_column
+from rtmp_spark.analysis.row_sink import RowSink
 
 KINDS = {
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -44,7 +44,7 @@ def test_columns_equal_those_of_pyarrow(kind: pa.DataType) -> None:
 
 
 def test_pandas_is_not_loaded() -> None:
-    code = "import sys, pyarrow as pa; from rtmp_spark.capture.columns import arrow_column"
+    code = "import sys, pyarrow as pa; from rtmp_spark.analysis.arrow_columns import arrow_column"
     use = "arrow_column(['a', None], pa.string()); sys.exit('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", f"{code}; {use}"], check=False)
     assert done.returncode == 0
@@ -58,8 +58,8 @@ def test_every_table_of_the_schema_can_be_filled() -> None:
 
 
 def test_file_numbers_become_capture_ids_when_a_file_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "BATCH_ROWS", 2)
-    monkeypatch.setattr(rows, "HELD_BYTES", 1)  # everything goes through the temporary file
+    monkeypatch.setattr(row_sink, "BATCH_ROWS", 2)
+    monkeypatch.setattr(row_sink, "HELD_BYTES", 1)  # everything goes through the temporary file
     sink = RowSink(["messages", "payloads"])
     empty = (0, 0, 1, 1, 0, 3, 8, "audio", 1, 0, 0, None, "absolute", None, 0, 1, 128, "complete", 0, False, 0)
     for number in range(5):
@@ -74,12 +74,10 @@ def test_file_numbers_become_capture_ids_when_a_file_ends(monkeypatch: pytest.Mo
     assert list(sink.flush(["first", "second"])) == []
 
 
-def test_conform_refuses_what_the_schema_does_not_say() -> None:
-    batch = pa.RecordBatch.from_pydict({"uid": ["C"], "direction": ["c2s"], "msg_no": [1], "payload": [b""]})
-    with pytest.raises(ValueError, match="ingest_id"):
-        schema.conform(batch, "payloads")
-    whole = batch.append_column("ingest_id", pa.array([None], pa.int64()))
-    assert schema.conform(whole.select(whole.schema.names[::-1]), "payloads").schema == schema.arrow_schema("payloads")
-    nulls = pa.RecordBatch.from_pydict({**whole.to_pydict(), "uid": [None]}, schema=whole.schema)
-    with pytest.raises(ValueError, match="null"):
-        schema.conform(nulls, "payloads")
+def test_a_batch_ends_by_bytes_as_well_as_by_rows() -> None:
+    sink = RowSink(["payloads"])
+    for number in range(40):
+        sink.add_group("payloads", "C1", "c2s", [(number, bytes(1 << 20))])
+    batches = [batch for _, batch in sink.ready()]
+    assert [len(batch) for batch in batches] == [16, 16]
+    assert sum(len(batch) for _, batch in sink.flush([])) == 8

@@ -1,4 +1,4 @@
-"""What a connection speaks, by its first bytes."""
+"""The protocol of a connection is recognised by its first bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONNECT_HEADER = bytes.fromhex("03000000000a 8b 14 00000000".replace(" ", ""))
 
 
 def client_hello(name: str) -> bytes:
-    """A real one, of OpenSSL."""
+    """A ClientHello of OpenSSL."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     connection = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=name)
     with pytest.raises(ssl.SSLWantReadError):
@@ -40,7 +40,7 @@ def test_from_the_start(prefix: bytes, expected: Start) -> None:
     assert recognise(prefix, from_start=True, final=False, port=5000) == expected
 
 
-def test_asks_for_more_and_decides_in_the_end() -> None:
+def test_asks_for_more_bytes_and_decides_at_the_end() -> None:
     assert recognise(b"", from_start=True, final=False, port=1) is None
     assert recognise(b"PO", from_start=True, final=False, port=1) is None
     assert recognise(b"POST /op", from_start=True, final=False, port=1) is None
@@ -48,7 +48,7 @@ def test_asks_for_more_and_decides_in_the_end() -> None:
     assert recognise(b"", from_start=True, final=True, port=1) == Start(None, refusal="no data")
 
 
-def test_joined_in_the_handshake() -> None:
+def test_a_start_inside_the_handshake() -> None:
     rest = CONNECT_HEADER + bytes(PREFIX_BYTES)
     for prefix, phase in (
         (b"\x03" + C2 + C2, "handshake"),
@@ -60,7 +60,7 @@ def test_joined_in_the_handshake() -> None:
     assert recognise(C2 + CONNECT_HEADER[:5], from_start=False, final=False, port=1935) is None
 
 
-def test_tls_is_rtmps_only_where_rtmp_is_known_to_live() -> None:
+def test_tls_is_rtmps_only_on_rtmp_ports_and_ingest_hosts() -> None:
     ingest, other = client_hello("ingest.contribute.live-video.net"), client_hello("www.example.org")
     assert server_name(ingest) == "ingest.contribute.live-video.net"
     assert recognise(ingest, from_start=True, final=False, port=443) == Start("rtmps")

@@ -1,4 +1,4 @@
-"""Two ends talking: who is who, what answers what, how it ended. The talks are made up packet by packet."""
+"""Connections built packet by packet: roles, answers to requests, streams, and how the connection ended."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from decoded import Rows, RtmpTalk, decode
-from rewrite import ACK, FIN, RST, Talk
+from kit.capture_rewriting import ACK, FIN, RST, Talk
+from kit.decoded_tables import Rows, RtmpTalk, decode
 
-from rtmp_spark.capture.conversation import Conversation
 from rtmp_spark.codec.message import Message
+from rtmp_spark.conversation.fact_order import FactOrder
 
 SUCCESS = {"level": "status", "code": "NetConnection.Connect.Success", "description": "ok"}
 
@@ -40,7 +40,7 @@ def codes(rows: dict[str, Rows]) -> set[str]:
     return {row["rule_id"] for row in rows["findings"] if row["severity"] != "info"}
 
 
-def test_answers_find_their_commands(tmp_path: Path) -> None:
+def test_answers_are_matched_to_their_commands(tmp_path: Path) -> None:
     rows = decode(publishing(RtmpTalk()).bye().write(tmp_path / "a.pcap"))
     commands = sorted(rows["commands"], key=lambda row: row["ts"])
     asked = {(row["direction"], row["msg_no"]): row["name"] for row in commands}
@@ -67,8 +67,12 @@ def test_a_play_is_answered_by_reset_and_start(tmp_path: Path) -> None:
         talk.command(1, "onStatus", 0, None, {"level": "status", "code": code}, stream_id=1)
     rows = decode(talk.bye().write(tmp_path / "a.pcap"))
     (play,) = [row["msg_no"] for row in rows["commands"] if row["name"] == "play"]
-    told = {row["code"]: row["response_to_msg_no"] for row in rows["commands"] if row["name"] == "onStatus"}
-    assert told == {"NetStream.Play.Reset": play, "NetStream.Play.Start": play, "NetStream.Play.UnpublishNotify": None}
+    answers = {row["code"]: row["response_to_msg_no"] for row in rows["commands"] if row["name"] == "onStatus"}
+    assert answers == {
+        "NetStream.Play.Reset": play,
+        "NetStream.Play.Start": play,
+        "NetStream.Play.UnpublishNotify": None,
+    }
 
 
 def test_a_publisher_that_does_not_wait_for_its_answer(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_one_packet_with_the_end_of_one_stream_and_the_beginning_of_another(tmp_
 
 
 class Moved(list[Any]):
-    """Counts what is moved when its first elements go."""
+    """Counts the elements that are moved when the first ones are deleted."""
 
     elements = 0
 
@@ -112,17 +116,17 @@ class Moved(list[Any]):
         super().__delitem__(index)
 
 
-def test_pings_between_media_of_one_packet_cost_work_in_proportion(
+def test_the_work_for_pings_between_media_of_one_packet_is_linear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows moved, not seconds."""
-    begin = Conversation.__init__
+    """Counts moved rows, not seconds."""
+    begin = FactOrder.__init__
 
-    def counted(self: Conversation, *args: Any) -> None:
-        begin(self, *args)
+    def counted(self: FactOrder) -> None:
+        begin(self)
         self._media, self._media_at = [Moved(), Moved()], [Moved(), Moved()]
 
-    monkeypatch.setattr(Conversation, "__init__", counted)
+    monkeypatch.setattr(FactOrder, "__init__", counted)
     monkeypatch.setattr(Moved, "elements", 0)
     count = 1000
     talk = publishing(RtmpTalk())
@@ -147,8 +151,8 @@ def test_an_answer_that_was_lost_is_not_late(tmp_path: Path) -> None:
     assert "TCP_GAP" in codes(rows) and "CMD_NO_RESPONSE" not in codes(rows)
 
 
-def test_bytes_that_only_a_reset_tells_of_are_a_gap(tmp_path: Path) -> None:
-    """A reset that answers a segment has its acknowledgement for a number."""
+def test_missing_bytes_shown_only_by_a_reset_are_a_gap(tmp_path: Path) -> None:
+    """A reset that answers a segment has the segment's acknowledgement number as its sequence number."""
     talk = audio(publishing(RtmpTalk()))
     talk.say(0, bytes.fromhex("06 000000 000400 09 01000000"))
     talk.talk.seq[0] += 3000
@@ -159,7 +163,7 @@ def test_bytes_that_only_a_reset_tells_of_are_a_gap(tmp_path: Path) -> None:
     assert "MSG_TRUNCATED" not in codes(rows)
 
 
-def test_silence_after_a_command_is_told(tmp_path: Path) -> None:
+def test_a_command_without_an_answer_is_reported(tmp_path: Path) -> None:
     talk = connected(RtmpTalk()).command(0, "createStream", 2, None).wait(6).bye()
     rows = decode(talk.write(tmp_path / "a.pcap"))
     (finding,) = [row for row in rows["findings"] if row["rule_id"] == "CMD_NO_RESPONSE"]
@@ -169,7 +173,7 @@ def test_silence_after_a_command_is_told(tmp_path: Path) -> None:
     ] == ["createStream"]
 
 
-def test_a_refusal_is_told_once_and_ends_the_connection(tmp_path: Path) -> None:
+def test_a_refusal_is_reported_once_and_ends_the_connection(tmp_path: Path) -> None:
     talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
     talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
     status = {"level": "error", "code": "NetStream.Publish.Denied", "description": "show: not you"}
@@ -179,7 +183,7 @@ def test_a_refusal_is_told_once_and_ends_the_connection(tmp_path: Path) -> None:
     assert rows["connections"][0]["close_cause"] == "refused" and rows["connections"][0]["closed_by"] == "server"
 
 
-def test_a_second_publisher_is_a_bad_name_and_no_mere_refusal(tmp_path: Path) -> None:
+def test_a_second_publisher_is_reported_as_bad_name_only(tmp_path: Path) -> None:
     talk = connected(RtmpTalk()).command(0, "createStream", 2, None).command(1, "_result", 2, None, 1)
     talk.command(0, "publish", 3, None, "show", "live", stream_id=1)
     status = {"level": "error", "code": "NetStream.Publish.BadName"}
@@ -204,7 +208,7 @@ def _timeout(talk: RtmpTalk) -> None:
 
 
 def _timeout_of_media(talk: RtmpTalk) -> None:
-    """The encoder hangs, and the client goes on answering pings."""
+    """The encoder hangs, and the client continues to answer pings."""
     for _ in range(4):
         talk.wait(2).send(1, 4, b"\0\6\0\0\0\1").send(0, 4, b"\0\7\0\0\0\1")
     talk.bye(1)
@@ -217,13 +221,13 @@ def _close_is_answered_late(talk: RtmpTalk) -> None:
 
 
 def _too_late(talk: RtmpTalk) -> None:
-    """The server closes; only then the client says goodbye, and is answered with a reset."""
+    """The server closes; only then the client sends its teardown, which is answered with a reset."""
     talk.talk.add(1, FIN | ACK)
     talk.command(0, "deleteStream", 4, None, 1).talk.add(1, RST)
 
 
 def _server_leaves(talk: RtmpTalk) -> None:
-    """As `ffmpeg -listen 1` does: it is a publisher, whoever connected."""
+    """As `ffmpeg -listen 1` does: the server is the publisher."""
     talk.command(1, "FCUnpublish", 1, None, "show").command(1, "deleteStream", 2, None, 0).bye(1)
 
 
@@ -252,13 +256,13 @@ def test_how_it_ended(tmp_path: Path, end: Callable[[RtmpTalk], None], expected:
     (connection,) = rows["connections"]
     assert (connection["close_cause"], connection["closed_by"], connection["close_kind"]) == expected
     assert ("TCP_RESET" in codes(rows)) == (end is _reset)
-    (told,) = [row for row in rows["findings"] if row["rule_id"] == "SESSION_END"]
-    assert expected[0] in told["detail"]
+    (end,) = [row for row in rows["findings"] if row["rule_id"] == "SESSION_END"]
+    assert expected[0] in end["detail"]
 
 
 @pytest.mark.parametrize("ports", [(40000, 1935), (1935, 40000), (5000, 5001)])
-def test_roles_without_a_syn_by_what_is_said(tmp_path: Path, ports: tuple[int, int]) -> None:
-    """The server speaks first in this recording, and its port does not look like one."""
+def test_roles_without_a_syn_by_messages(tmp_path: Path, ports: tuple[int, int]) -> None:
+    """The capture starts with a packet of the server, and its port is not a typical server port."""
     talk = RtmpTalk(Talk(("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])), syn=False)
     talk.command(1, "onStatus", 0, None, {"level": "status", "code": "NetStream.Publish.Start"}, stream_id=1)
     talk.command(0, "@setDataFrame", None, "onMetaData", {"width": 1}, stream_id=1)
@@ -269,8 +273,8 @@ def test_roles_without_a_syn_by_what_is_said(tmp_path: Path, ports: tuple[int, i
     assert {row["direction"] for row in rows["messages"] if row["type_id"] == 8} == {"c2s"}
 
 
-def test_a_server_that_passes_on_what_a_publisher_says(tmp_path: Path) -> None:
-    """Node-Media-Server sends @setDataFrame to players as it came: that does not make it the client."""
+def test_a_server_that_forwards_metadata_is_not_the_client(tmp_path: Path) -> None:
+    """Node-Media-Server forwards @setDataFrame to players unchanged: that does not make it the client."""
     talk = RtmpTalk(Talk(("10.0.0.1", 50016), ("10.0.0.2", 1950)), syn=False)
     talk.command(1, "@setDataFrame", None, "onMetaData", {"width": 1}, stream_id=1)
     for timestamp in range(0, 900, 23):
@@ -279,19 +283,19 @@ def test_a_server_that_passes_on_what_a_publisher_says(tmp_path: Path) -> None:
     assert (connection["orig_h"], connection["resp_h"]) == ("10.0.0.1", "10.0.0.2")
 
 
-def test_a_wrong_version_is_told_when_the_rest_is_rtmp(tmp_path: Path) -> None:
+def test_a_wrong_version_is_reported_if_the_rest_is_rtmp(tmp_path: Path) -> None:
     rows = decode(connected(RtmpTalk(), version=7).bye().write(tmp_path / "a.pcap"))
     assert "HS_VERSION" in codes(rows)
     assert [row["name"] for row in rows["commands"]].count("connect") == 1
 
 
-@pytest.mark.parametrize(("closer", "told"), [(0, {"HS_VERSION", "HS_INCOMPLETE"}), (1, {"HS_VERSION"})])
-def test_a_close_that_answers_the_version_is_no_fault_of_its_own(tmp_path: Path, closer: int, told: set[str]) -> None:
+@pytest.mark.parametrize(("closer", "expected"), [(0, {"HS_VERSION", "HS_INCOMPLETE"}), (1, {"HS_VERSION"})])
+def test_a_close_that_answers_a_wrong_version_is_not_reported(tmp_path: Path, closer: int, expected: set[str]) -> None:
     talk = RtmpTalk().say(0, b"\x07" + bytes(1536)).say(1, b"\x03" + bytes(3072)).bye(closer)
-    assert codes(decode(talk.write(tmp_path / "a.pcap"))) == told
+    assert codes(decode(talk.write(tmp_path / "a.pcap"))) == expected
 
 
-def test_a_message_cut_by_the_end_is_a_finding_and_no_row(tmp_path: Path) -> None:
+def test_a_message_cut_by_the_end_is_a_finding_but_not_a_row(tmp_path: Path) -> None:
     talk = publishing(RtmpTalk())
     whole = bytes.fromhex("04 000000 000100 08 01000000") + bytes(100)
     rows = decode(talk.say(0, whole).bye().write(tmp_path / "a.pcap"))
@@ -315,7 +319,7 @@ def test_real_digest_handshakes_are_signed(sample_pcaps: Path) -> None:
     assert (row["c2_kind"], row["s2_kind"]) == ("echo", "signature")
 
 
-def test_rtmpe_is_named_and_left_alone(sample_pcaps: Path) -> None:
+def test_rtmpe_is_identified_and_not_decoded(sample_pcaps: Path) -> None:
     rows = decode(sample_pcaps / "rtmpe_rtmpdump_rtmpsrv.pcap")
     assert {row["service"] for row in rows["connections"]} == {"rtmpe"}
     assert "HS_ENCRYPTED" in {row["rule_id"] for row in rows["findings"]}
@@ -323,7 +327,7 @@ def test_rtmpe_is_named_and_left_alone(sample_pcaps: Path) -> None:
     assert not rows["messages"]
 
 
-def test_a_gap_that_was_acknowledged_is_the_recorders(sample_pcaps: Path) -> None:
+def test_an_acknowledged_gap_is_the_fault_of_the_capture(sample_pcaps: Path) -> None:
     """The capture lacks packets that the server acknowledged: the README says which."""
     rows = decode(sample_pcaps / "capture_gap_lost_packets.pcap")
     gaps = [row for row in rows["findings"] if row["rule_id"] == "TCP_GAP"]

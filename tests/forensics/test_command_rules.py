@@ -1,4 +1,4 @@
-"""Commands and answers, in orders that are right and wrong."""
+"""Commands and responses in valid and invalid order."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from decoded import RtmpTalk
-from rewrite import ACK, FIN, RST
-from rulekit import command, recorded
+from kit.capture_rewriting import ACK, FIN, RST
+from kit.decoded_tables import RtmpTalk
+from kit.handmade_facts import command, recorded
 
-from rtmp_spark.capture.facts import CommandFact
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.forensics.exchange import ExchangeRules, offered
+from rtmp_spark.conversation.facts import CommandFact
+from rtmp_spark.forensics.command_rules import ExchangeRules, offered
 
 CODE = ViolationCode
 CONNECT = command("connect", 1.0, {"app": "live"})
@@ -22,7 +22,7 @@ ANSWER = command("_result", 1.0, None, {"code": "NetConnection.Connect.Success"}
 BOTH, NEITHER = {"c2s": True, "s2c": True}, {"c2s": False, "s2c": False}
 
 
-def told(
+def codes(
     *exchange: tuple[str, CommandFact], from_start: dict[str, bool] = BOTH, gap: str | None = None
 ) -> list[ViolationCode]:
     rules = ExchangeRules()
@@ -37,8 +37,8 @@ def told(
     return [finding.code for finding in found + rules.end()]
 
 
-def test_a_usual_exchange() -> None:
-    assert told(
+def test_a_valid_exchange() -> None:
+    assert codes(
         ("c2s", CONNECT),
         ("s2c", command("onBWDone", 0.0, None)),
         ("s2c", ANSWER),
@@ -52,31 +52,31 @@ def test_a_usual_exchange() -> None:
     ) == []  # fmt: skip
 
 
-def test_an_answer_whose_number_was_lost() -> None:
-    assert told(("c2s", CONNECT), ("s2c", command("_result", None))) == []
+def test_a_response_whose_transaction_id_is_missing() -> None:
+    assert codes(("c2s", CONNECT), ("s2c", command("_result", None))) == []
 
 
 def test_a_command_before_connect() -> None:
     early = command("createStream", 1.0, None)
-    assert told(("c2s", early), ("c2s", CONNECT)) == [CODE.CMD_BEFORE_CONNECT, CODE.CMD_TRANSACTION_REUSED]
-    assert told(("c2s", early), from_start=NEITHER) == []
-    assert told(("c2s", early), gap="c2s") == []
-    assert told(("c2s", early), ("c2s", CONNECT), from_start={"c2s": True, "s2c": False}) == [CODE.CMD_BEFORE_CONNECT]
+    assert codes(("c2s", early), ("c2s", CONNECT)) == [CODE.CMD_BEFORE_CONNECT, CODE.CMD_TRANSACTION_REUSED]
+    assert codes(("c2s", early), from_start=NEITHER) == []
+    assert codes(("c2s", early), gap="c2s") == []
+    assert codes(("c2s", early), ("c2s", CONNECT), from_start={"c2s": True, "s2c": False}) == [CODE.CMD_BEFORE_CONNECT]
 
 
-def test_one_id_for_two() -> None:
+def test_one_transaction_id_for_two_commands() -> None:
     twice = ("c2s", command("createStream", 2.0, None))
     answer = ("s2c", command("_result", 2.0, None, 1))
-    assert told(("c2s", CONNECT), twice, twice, answer, answer) == [CODE.CMD_TRANSACTION_REUSED]
-    assert told(("c2s", CONNECT), twice, answer, twice, answer) == []
-    assert told(("c2s", CONNECT), twice, twice, from_start={"c2s": True, "s2c": False}) == []
-    assert told(("c2s", CONNECT), twice, twice, gap="s2c") == []
+    assert codes(("c2s", CONNECT), twice, twice, answer, answer) == [CODE.CMD_TRANSACTION_REUSED]
+    assert codes(("c2s", CONNECT), twice, answer, twice, answer) == []
+    assert codes(("c2s", CONNECT), twice, twice, from_start={"c2s": True, "s2c": False}) == []
+    assert codes(("c2s", CONNECT), twice, twice, gap="s2c") == []
     zero = ("c2s", command("releaseStream", 0.0, None, "s"))
-    assert told(("c2s", CONNECT), zero, zero) == []
+    assert codes(("c2s", CONNECT), zero, zero) == []
 
 
-def test_an_id_whose_answer_was_lost_is_free_again() -> None:
-    """The gap that held the answer becomes known with the packet behind it."""
+def test_the_response_to_a_reused_id_may_be_in_a_gap() -> None:
+    """The gap with the response becomes known with the packet after it."""
     rules = ExchangeRules()
     rules.command("c2s", command("createStream", 2.0, None), BOTH)
     assert rules.command("c2s", command("createStream", 2.0, None), BOTH) == []
@@ -84,16 +84,16 @@ def test_an_id_whose_answer_was_lost_is_free_again() -> None:
     assert rules.end() == []
 
 
-def test_an_answer_to_nothing() -> None:
+def test_a_response_without_a_request() -> None:
     stray = ("s2c", command("_result", 777.0, None))
-    assert told(("c2s", CONNECT), ("s2c", ANSWER), stray) == [CODE.CMD_RESPONSE_UNEXPECTED]
-    assert told(("c2s", CONNECT), stray, from_start=NEITHER) == []
-    assert told(("c2s", CONNECT), stray, gap="c2s") == []
-    assert told(("c2s", CONNECT), ("s2c", ANSWER), ("s2c", ANSWER)) == []
+    assert codes(("c2s", CONNECT), ("s2c", ANSWER), stray) == [CODE.CMD_RESPONSE_UNEXPECTED]
+    assert codes(("c2s", CONNECT), stray, from_start=NEITHER) == []
+    assert codes(("c2s", CONNECT), stray, gap="c2s") == []
+    assert codes(("c2s", CONNECT), ("s2c", ANSWER), ("s2c", ANSWER)) == []
 
 
-def test_an_answer_to_what_was_lost_is_no_answer_to_nothing() -> None:
-    """The gap becomes known with the packet behind it, after the answer to what was in it."""
+def test_the_request_of_a_response_may_be_in_a_gap() -> None:
+    """The gap with the request becomes known with the packet after it, later than the response."""
     rules = ExchangeRules()
     rules.command("c2s", CONNECT, BOTH)
     rules.command("s2c", ANSWER, BOTH)
@@ -102,7 +102,7 @@ def test_an_answer_to_what_was_lost_is_no_answer_to_nothing() -> None:
     assert rules.command("c2s", command("publish", 0.0, None, "s", "live"), BOTH) == [] and rules.end() == []
 
 
-def test_a_gap_long_after_an_answer_to_nothing_explains_nothing() -> None:
+def test_a_gap_long_after_a_response_does_not_contain_its_request() -> None:
     rules = ExchangeRules()
     rules.command("c2s", CONNECT, BOTH)
     rules.command("s2c", ANSWER, BOTH)
@@ -121,7 +121,7 @@ def test_a_gap_long_after_an_answer_to_nothing_explains_nothing() -> None:
         ({"fourCcList": 5, "videoFourCcInfoMap": "x"}, []),
     ],
 )
-def test_what_connect_offers(fields: dict[str, object], codes: list[str]) -> None:
+def test_codecs_offered_in_connect(fields: dict[str, object], codes: list[str]) -> None:
     assert offered([fields]) == codes
     assert offered([{"$ecma": fields}]) == codes
 
@@ -131,8 +131,8 @@ def test_connect_without_an_object_offers_nothing() -> None:
 
 
 @pytest.mark.parametrize("closed_first", [True, False])
-def test_a_goodbye_that_the_close_of_the_other_cuts_is_no_finding(tmp_path: Path, closed_first: bool) -> None:
-    """FFmpeg writes header and payload of deleteStream apart; when its peer has closed, only the first goes out."""
+def test_a_teardown_cut_off_by_the_close_of_the_peer_is_not_reported(tmp_path: Path, closed_first: bool) -> None:
+    """FFmpeg writes header and payload of deleteStream separately; if its peer has closed, only the header is sent."""
     talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, None, {})
     if closed_first:
         talk.talk.add(1, FIN | ACK)
@@ -141,13 +141,13 @@ def test_a_goodbye_that_the_close_of_the_other_cuts_is_no_finding(tmp_path: Path
     assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) != closed_first
 
 
-@pytest.mark.parametrize("heard", [True, False])
-def test_a_goodbye_that_the_other_had_not_heard_when_it_closed(tmp_path: Path, heard: bool) -> None:
-    """By the clock of another tap the close comes after it."""
+@pytest.mark.parametrize("received", [True, False])
+def test_a_teardown_that_the_peer_had_not_received_when_it_closed(tmp_path: Path, received: bool) -> None:
+    """By the clock of another tap the close is later."""
     talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, None, {})
     before = talk.talk.seq[0]
-    talk.talk.say(0, bytes.fromhex("03 000000 000022 14 00000000"), ack=heard)
-    talk.wait(0.05).talk.add(1, FIN | ACK, ack=None if heard else before)
+    talk.talk.say(0, bytes.fromhex("03 000000 000022 14 00000000"), ack=received)
+    talk.wait(0.05).talk.add(1, FIN | ACK, ack=None if received else before)
     talk.talk.add(1, RST)
     found = recorded(talk.write(tmp_path / "a.pcap"), "findings")["findings"]
-    assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) == heard
+    assert ("MSG_TRUNCATED" in {row["rule_id"] for row in found}) == received

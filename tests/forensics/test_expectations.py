@@ -1,4 +1,4 @@
-"""Every sample capture says exactly what the tables in tests/expectations expect of it."""
+"""Every sample capture yields exactly the results in the tables of tests/expectations."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from rulekit import SAMPLES, recorded, table
+from kit.handmade_facts import SAMPLES, recorded, table
 
-# RTMP inside something else has tests of its own.
+# RTMPS and RTMPT have tests of their own.
 WRAPPED = ("rtmps_", "p1980_rtmpt")
 CAPTURES = sorted(p for p in SAMPLES.glob("*.pcap*") if not p.name.startswith(WRAPPED))
 
 
-def test_the_tables_name_captures_that_are_there() -> None:
+def test_the_tables_name_existing_captures() -> None:
     names = {path.name for path in CAPTURES}
     for file in ("findings.tsv", "software.tsv", "endings.tsv", "verdicts.tsv"):
         assert {row["capture"] for row in table(file)} <= names
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_a_capture_says_what_is_expected_of_it(path: Path) -> None:
+def test_a_capture_has_exactly_the_expected_findings(path: Path) -> None:
     found = recorded(path, "findings", "connections")
-    said = Counter(
+    actual = Counter(
         tuple(str(f[name] if f[name] is not None else "-") for name in
               ("rule_id", "severity", "at_fault", "direction", "frame", "count"))
         for f in found["findings"] if f["rule_id"] != "SESSION_END"
@@ -31,7 +31,7 @@ def test_a_capture_says_what_is_expected_of_it(path: Path) -> None:
         tuple(row[name] for name in ("rule_id", "severity", "at_fault", "direction", "frame", "count"))
         for row in table("findings.tsv") if row["capture"] == path.name
     )  # fmt: skip
-    assert said == expected
+    assert actual == expected
     ends = [f for f in found["findings"] if f["rule_id"] == "SESSION_END"]
     assert len(ends) == len(found["connections"])
     assert all(f["title"] and f["fix_hint"] is not None for f in found["findings"] if f["severity"] == "error")
@@ -48,35 +48,41 @@ def test_a_capture_says_what_is_expected_of_it(path: Path) -> None:
             assert end == (row["closed_by"], row["close_kind"], row["close_cause"])
 
 
-def test_two_publishes_of_one_name_know_each_other() -> None:
+def test_a_second_publish_of_a_name_refers_to_the_first() -> None:
     streams = recorded(SAMPLES / "republish_same_name.pcap", "streams")["streams"]
     assert [s["attempt_no"] for s in streams] == [1, 2]
     assert streams[1]["prev_uid"] == streams[0]["uid"]
     assert streams[1]["down_ms"] > 0
 
 
-def test_a_seek_breaks_no_rule_of_time() -> None:
-    """The capture's times restart at the seek point; without the rule they would go back by two seconds."""
+def test_a_seek_causes_no_timestamp_finding() -> None:
+    """Timestamps restart at the seek point; without the exception they would go backwards by two seconds."""
     (stream,) = recorded(SAMPLES / "ffmpeg_vod_seek.pcap", "streams")["streams"]
     assert stream["verdict"] == "ok" and stream["stalls"] == 0
 
 
-def test_declared_and_measured_stand_side_by_side() -> None:
-    """What ffmpeg was asked for and wrote into its metadata, against what the bitstream shows."""
+def test_drift_is_measured_as_large_as_it_was_made() -> None:
+    """The audio clock of this capture is 0.5 % fast."""
+    (stream,) = recorded(SAMPLES / "audio_drifts_ahead_of_video.pcap", "streams")["streams"]
+    assert stream["av_drift_ms_per_min"] == pytest.approx(0.005 * 60_000, rel=0.02)
+
+
+def test_declared_and_measured_values_agree() -> None:
+    """The settings that ffmpeg wrote into its metadata, compared with the bitstream."""
     publish, play = recorded(SAMPLES / "ffmpeg_publish_bframes_rtmpdump_play.pcap", "streams")["streams"]
     for name, value in (("width", 320), ("height", 240), ("fps", 25), ("video_codec", "avc"), ("audio_codec", "aac")):
         assert publish[name] == publish[f"declared_{name}"] == value
     assert publish["sample_rate"] == publish["declared_sample_rate"] == 44100
-    assert publish["keyframe_interval_ms_p50"] == 2000  # -g 50 at 25 frames a second
+    assert publish["keyframe_interval_ms_p50"] == 2000  # -g 50 at 25 frames per second
     assert publish["first_is_key"] is True and play["first_is_key"] is True
     assert publish["startup_ms"] > 0
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.pcap*")), ids=lambda path: path.name)
-def test_a_stream_is_fine_unless_expected_otherwise(path: Path) -> None:
+def test_a_stream_is_ok_unless_expected_otherwise(path: Path) -> None:
     found = recorded(path, "streams", "connections")
     ports = {c["uid"]: str(c["orig_p"]) for c in found["connections"]}
-    said = Counter(
+    actual = Counter(
         (ports[s["uid"]], s["role"], s["verdict"], s["verdict_rule_id"])
         for s in found["streams"] if s["verdict"] != "ok"
     )  # fmt: skip
@@ -84,4 +90,4 @@ def test_a_stream_is_fine_unless_expected_otherwise(path: Path) -> None:
         tuple(row[name] for name in ("client_port", "role", "verdict", "rule_id"))
         for row in table("verdicts.tsv") if row["capture"] == path.name
     )  # fmt: skip
-    assert said == expected
+    assert actual == expected

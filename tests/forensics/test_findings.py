@@ -1,4 +1,4 @@
-"""How findings are worded and ordered."""
+"""Texts and order of findings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rtmp_spark.capture.findings import Finding, FindingFold, lasting
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.forensics.findings import Finding, FindingFold, lasting, stream_key
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from rtmp_spark.codec.errors import ViolationCode
         (9_040_000, "9.0 s"),
     ],
 )
-def test_a_length_of_time_in_words(microseconds: int, words: str) -> None:
+def test_durations_as_text(microseconds: int, words: str) -> None:
     assert lasting(microseconds) == words
 
 
@@ -30,16 +30,18 @@ def test_of_two_findings_at_one_packet_the_lower_layer_comes_first() -> None:
     for code in (ViolationCode.SESSION_END, ViolationCode.CHUNK_RESYNC, ViolationCode.TCP_GAP, ViolationCode.HS_ECHO):
         fold.add(Finding(code, "", frame=7))
     fold.add(Finding(ViolationCode.MEDIA_TAG, "", frame=3))
-    told = [finding.code.value for finding in fold.first_ones()]
-    assert told == ["MEDIA_TAG", "TCP_GAP", "HS_ECHO", "CHUNK_RESYNC", "SESSION_END"]
+    codes = [finding.code.value for finding in fold.first_ones()]
+    assert codes == ["MEDIA_TAG", "TCP_GAP", "HS_ECHO", "CHUNK_RESYNC", "SESSION_END"]
 
 
-def test_a_fold_knows_in_which_streams_of_an_id_a_kind_was_seen() -> None:
+def test_a_fold_keeps_the_streams_in_which_a_kind_was_seen() -> None:
     fold = FindingFold()
     for began in (10, 10, 30):
         fold.add(Finding(ViolationCode.MEDIA_NAL, "", stream_id=1, ts=began + 5, stream_ts=began))
     fold.add(Finding(ViolationCode.TCP_GAP, "", ts=15))
     for known in (fold, FindingFold.resume(json.loads(json.dumps(fold.state())))):
-        about = {began: {f.code.value: f.times for f in known.first_ones(frozenset([began]))} for began in (10, 20, 30)}
+        about = {
+            began: {f.code.value: f.times for f in known.first_ones([stream_key(began, 1)])} for began in (10, 20, 30)
+        }
         everywhere = {"TCP_GAP": 1}
         assert about == {10: {"MEDIA_NAL": 3} | everywhere, 20: everywhere, 30: {"MEDIA_NAL": 3} | everywhere}

@@ -1,4 +1,4 @@
-"""Whatever a peer says, the rules end in findings and a state that JSON can hold."""
+"""Rules accept whatever a peer sends, and their state is JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulekit import frame
+from kit.handmade_facts import frame
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, GapFact, HandshakeFact, Notable
-from rtmp_spark.capture.findings import FindingFold
-from rtmp_spark.capture.redact import Redactor
-from rtmp_spark.capture.session import Session
-from rtmp_spark.forensics.catalogue import entry
-from rtmp_spark.forensics.judge import Judge
-from rtmp_spark.forensics.stalls import Stall, Stalls
+from rtmp_spark.capture.tcp.tcp_connection import Connection
+from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
+from rtmp_spark.conversation.ending import Ending, close_cause
+from rtmp_spark.conversation.facts import CommandFact, ControlFact, GapFact, HandshakeFact, Notable, Place
+from rtmp_spark.conversation.session import Session
+from rtmp_spark.forensics.connection_rules import ConnectionRules
+from rtmp_spark.forensics.ending_rules import end_findings
+from rtmp_spark.forensics.fact_rules import fact_findings
+from rtmp_spark.forensics.findings import Finding, FindingFold
+from rtmp_spark.forensics.streams.stalls import Stall, Stalls
+from rtmp_spark.redact import Redactor
+from rtmp_spark.schema import column_names
+
+_RULE_ID, _TITLE = column_names("findings").index("rule_id"), column_names("findings").index("title")
 
 NAMES = (
     "connect", "_result", "_error", "createStream", "publish", "play", "seek", "pause", "onStatus", "onMetaData",
@@ -60,75 +67,75 @@ MEDIA = st.builds(
 STEPS = st.lists(st.tuples(st.sampled_from(["c2s", "s2c"]), COMMANDS | CONTROLS | OTHERS | MEDIA), max_size=30)
 
 
-class Ended:
-    """The end of a connection, as far as rules look at it."""
-
-    closed_by, close_kind, midstream, ts_end, ts_start = "server", "fin", False, 1 << 34, 0
-
-    class Stream:
-        delivered_bytes = missed_bytes = 1000
-        fin_ts_ns = 1 << 43
-
-    streams: dict[str, Any] = {"c2s": Stream, "s2c": Stream}  # noqa: RUF012
-
-    def recorded(self, direction: str) -> bool:
-        return True
-
-    def silence_us(self, direction: str) -> int | None:
-        return 2_000_000
+def ended() -> Ending:
+    """The server closed the connection with FIN, 2 s after the last data."""
+    connection = Connection(bytes(36), 0)
+    end = 1 << 34
+    for stream in connection.sides:
+        stream.packets = 1
+        stream.delivered_bytes = stream.missed_bytes = 1000
+        stream.top_ts_ns, stream.fin_ts_ns = (end - 2_000_000) * 1000, 1 << 43
+    streams = {"c2s": connection.sides[0], "s2c": connection.sides[1]}
+    return Ending("server", "fin", 0, end, 1, 2, False, streams)
 
 
-def fed(session: Session, judge: Judge, findings: FindingFold, direction: str, step: Any, number: int) -> None:
+def feed(
+    session: Session, rules: ConnectionRules, secrets: ConnectionSecrets, direction: str, step: Any, number: int
+) -> list[Finding]:
+    found: list[Finding] = []
     if isinstance(step, Notable):
-        session.notable(direction, step)
-        judge.notable(direction, step)
+        exchange = session.receive(direction, step)
+        found = fact_findings(session, direction, step, exchange, secrets)
+        rules.receive(direction, step)
     else:
-        session.media(direction, [step], [number])
-    judge.passed(direction, [(number, number, number, number + 9, number, number, 3, 9, 1)])
-    findings.extend(judge.advance(number))
+        for media in session.receive_media(direction, [step], [number]):
+            rules.receive_media(media)
+    rules.passed(direction, [Place(number, number, number, number + 9, number, number, 3, 9, 1)])
+    return found + rules.advance(number)
 
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
-def test_any_conversation_is_judged(steps: list[tuple[str, Any]]) -> None:
-    session = Session(Redactor(b"key"))
-    judge = Judge(session)
-    session.judge = judge
+def test_rules_accept_any_facts(steps: list[tuple[str, Any]]) -> None:
+    redactor = Redactor(b"key")
+    session, secrets = Session(), ConnectionSecrets(redactor)
+    rules = ConnectionRules(session, redactor.sealed)
     findings = FindingFold()
     for number, (direction, step) in enumerate(steps):
-        fed(session, judge, findings, direction, step, number)
+        findings.extend(feed(session, rules, secrets, direction, step, number))
         if number == len(steps) // 2:
-            kept = json.loads(json.dumps([session.state(), judge.state()]))
-            session = Session.resume(kept[0], Redactor(b"key"), True, Judge)
-            assert isinstance(session.judge, Judge)
-            judge = session.judge
-            judge.resume(kept[1])
-    cause = judge.close_cause(Ended(), "unknown")
-    judge.end(Ended(), cause, findings)
-    for row in findings.rows("C", entry):
-        assert row[0] and row[14]
+            saved = json.loads(json.dumps([session.state(redactor), rules.state()]))
+            session = Session.resume(saved[0])
+            rules = ConnectionRules(session, redactor.sealed)
+            rules.resume(saved[1])
+    ending = ended()
+    cause = rules.close_cause(ending, close_cause(ending, session))
+    findings.extend(end_findings(ending, session, cause))
+    rules.end(ending, cause, findings)
+    for row in findings.rows("C"):
+        assert row[_RULE_ID] and row[_TITLE]
     for span in session.spans:
-        columns = judge.stream_columns(span, findings)
+        columns = rules.stream_columns(span, findings)
         assert columns["verdict"] in ("ok", "degraded", "failed", "no_media", "unknown")
-    assert judge.client() and judge.server()
+    assert rules.client() and rules.server()
 
 
-class Asked(set[int]):
-    """Seconds that count how often they are asked for."""
+class CountingSet(set[int]):
+    """Counts lookups, and fails after too many."""
 
-    times = 0
+    lookups = 0
 
     def __contains__(self, second: object) -> bool:
-        self.times += 1
-        assert self.times < 1000
+        self.lookups += 1
+        assert self.lookups < 1000
         return super().__contains__(second)
 
 
-def test_a_pause_of_years_is_not_looked_through_second_by_second() -> None:
-    """One wrong bit in the time of a packet makes one."""
-    for seconds, told in ((Asked({5}), "the network held it up"), (Asked(), "the sender held it back")):
+def test_a_stall_of_years_is_not_searched_second_by_second() -> None:
+    """One wrong bit in the time of a packet causes such a stall."""
+    for seconds, cause in ((CountingSet({5}), "the network stalled"), (CountingSet(), "waited at the client")):
         stalls, stall = Stalls(), Stall(0, 1 << 51, 0, 0, None, None)
         stall.lead_ms = 1 << 50
         stalls.begin(stall)
         (finding,) = stalls.findings("c2s", 1, seconds)
-        assert told in finding.detail
+        assert cause in finding.detail

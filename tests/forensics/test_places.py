@@ -1,4 +1,4 @@
-"""Every finding says where to look: a packet to open in Wireshark, and its time."""
+"""Every finding has a packet, to open in Wireshark, and a time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from rulekit import SAMPLES, recorded
+from kit.handmade_facts import SAMPLES, recorded
 
-from rtmp_spark.capture.packet import Dissector
+from rtmp_spark.capture.files.file_facts import Occurrences
+from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.codec.errors import ViolationCode
 
-# What no one packet shows.
+# Findings that no single packet shows.
 NO_PACKET = {
-    ViolationCode.CAPTURE_LIMIT: "a limit acts on all that was read",
-    ViolationCode.SESSION_BAD_NAME: "of two publishers that were both let in, only the times are compared",
+    ViolationCode.CAPTURE_LIMIT: "a limit applies to the whole input",
+    ViolationCode.SESSION_BAD_NAME: "if both publishers were accepted, only their times are compared",
 }
 
 
@@ -25,22 +26,21 @@ def test_a_finding_has_a_packet_and_a_time(path: Path) -> None:
     assert set(nowhere) <= {code.value for code in NO_PACKET}
 
 
-def test_an_unknown_link_type_is_told_with_what_is_true_of_scapy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_for_an_unknown_link_type_mentions_scapy(monkeypatch: pytest.MonkeyPatch) -> None:
     dissector = Dissector()
-    dissector.link_types_unknown[147] = 2
-    dissector.first_unknown[147] = (3, 5_000)
-    (told,) = dissector.take_problems()
-    assert (told.frame, told.ts_ns, told.count) == (3, 5_000, 2)
-    assert "install" not in told.hint and "scapy does not know it either" in told.hint
-    dissector.link_types_unknown[147] = 2
+    dissector.undecoded.link_types[147] = Occurrences(2, 3, 5_000)
+    (problem,) = dissector.take_problems()
+    assert (problem.frame, problem.ts_ns, problem.count) == (3, 5_000, 2)
+    assert "install" not in problem.hint and "scapy does not know it either" in problem.hint
+    dissector.undecoded.link_types[147] = Occurrences(2, 3, 5_000)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (told,) = dissector.take_problems()
-    assert "pip install scapy" in told.hint
+    (problem,) = dissector.take_problems()
+    assert "pip install scapy" in problem.hint
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.pcap*")), ids=lambda path: path.name)
-def test_numbers_of_packets_and_messages_stand_in_columns_only(path: Path) -> None:
-    """They are counted anew when the pieces of a file are joined; a text would go on telling the old ones."""
+def test_texts_contain_no_packet_or_message_numbers(path: Path) -> None:
+    """They are renumbered when parts of a file are joined; a text would keep the old numbers."""
     for row in recorded(path, "findings")["findings"]:
-        told = " ".join(str(row[column]) for column in ("detail", "expected", "actual", "fix_hint") if row[column])
-        assert not re.search(r"\b(packet|frame|message|msg_no) #?\d", told), told
+        text = " ".join(str(row[column]) for column in ("detail", "expected", "actual", "fix_hint") if row[column])
+        assert not re.search(r"\b(packet|frame|message|msg_no) #?\d", text), text

@@ -1,4 +1,4 @@
-"""What is a refusal, what only looks like one, and what a refusal explains."""
+"""What counts as a refusal, what does not, and which findings a refusal replaces."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from decoded import RtmpTalk
-from rewrite import RST
-from rulekit import recorded
-from talks import CLIENT, SERVER, connected, created, findings, goodbye, media, published, status, told
+from kit.capture_rewriting import RST
+from kit.decoded_tables import RtmpTalk
+from kit.handmade_facts import recorded
+from kit.rtmp_talks import CLIENT, SERVER, connected, created, findings, found_rules, goodbye, media, published, status
 
 REFUSED = [("CMD_REFUSED", "error", None)]
 
@@ -25,52 +25,52 @@ def rejected(words: str) -> RtmpTalk:
     return said.command(SERVER, "_error", 1, None, info).bye(SERVER)
 
 
-def test_clean_traffic_has_nothing_to_say(path: Path) -> None:
-    assert told(path, goodbye(media(published()))) == []
+def test_clean_traffic_has_no_findings(path: Path) -> None:
+    assert found_rules(path, goodbye(media(published()))) == []
 
 
 def test_a_play_that_is_reset_and_then_refused(path: Path) -> None:
-    """Flash Media Server says Play.Reset first; a refusal is no stream without media as well."""
-    said = created().command(CLIENT, "play", 0, None, "nobody", stream_id=1)
+    """Flash Media Server sends Play.Reset first; a refusal is not reported as SESSION_NO_MEDIA too."""
+    said = created().command(CLIENT, "play", 0, None, "unknown", stream_id=1)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.Reset"), stream_id=1)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.StreamNotFound", "error"), stream_id=1)
-    assert told(path, said.wait(3).bye()) == REFUSED
+    assert found_rules(path, said.wait(3).bye()) == REFUSED
     (row,) = findings(path, said.talk.packets)
     assert row["detail"].startswith("play was refused: NetStream.Play.StreamNotFound")
 
 
-def test_a_publish_that_is_taken_back(path: Path) -> None:
+def test_a_publish_that_is_refused_after_it_was_accepted(path: Path) -> None:
     said = published().command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Denied", "error"), stream_id=1)
-    assert told(path, said.wait(2).bye(SERVER)) == REFUSED
+    assert found_rules(path, said.wait(2).bye(SERVER)) == REFUSED
     (row,) = findings(path, said.talk.packets)
     assert row["detail"].startswith("publish was refused: NetStream.Publish.Denied")
 
 
-def test_a_refusal_on_stream_0_is_one_of_the_stream_that_waits(path: Path) -> None:
+def test_a_refusal_on_stream_0_refuses_the_pending_stream(path: Path) -> None:
     said = created().command(CLIENT, "publish", 0, None, "cam", "live", stream_id=1)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Denied", "error"))
-    assert told(path, said.wait(2).bye(SERVER)) == REFUSED
+    assert found_rules(path, said.wait(2).bye(SERVER)) == REFUSED
 
 
 @pytest.mark.parametrize("tid", [2, 77])
-def test_an_error_that_harms_nobody_explains_no_reset(path: Path, tid: float) -> None:
-    """A server that does not know releaseStream, or answers nothing at all, has refused nothing."""
+def test_a_harmless_error_does_not_explain_a_reset(path: Path, tid: float) -> None:
+    """An error for releaseStream, or for an unknown transaction id, refuses nothing."""
     said = connected().command(CLIENT, "releaseStream", 2, None, "cam")
     said.command(SERVER, "_error", tid, None, status("NetConnection.Call.Failed", "error"))
     media(published(created(said, tid=3))).talk.add(SERVER, RST)
-    others = [one for one in told(path, said) if one[0] != "CMD_RESPONSE_UNEXPECTED"]
+    others = [one for one in found_rules(path, said) if one[0] != "CMD_RESPONSE_UNEXPECTED"]
     assert others == [("TCP_RESET", "warning", "server")]
 
 
-def test_a_refusal_long_ago_explains_no_reset(path: Path) -> None:
-    said = created().command(CLIENT, "play", 0, None, "nobody", stream_id=1)
+def test_an_early_refusal_does_not_explain_a_reset(path: Path) -> None:
+    said = created().command(CLIENT, "play", 0, None, "unknown", stream_id=1)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Play.StreamNotFound", "error"), stream_id=1)
     media(published(created(said.wait(10), tid=3, stream_id=2), stream_id=2), stream_id=2).talk.add(SERVER, RST)
-    assert told(path, said) == [*REFUSED, ("TCP_RESET", "warning", "server")]
+    assert found_rules(path, said) == [*REFUSED, ("TCP_RESET", "warning", "server")]
 
 
 @pytest.mark.parametrize("kept", [CLIENT, SERVER])
-def test_half_a_recording_may_lack_the_goodbye_before_a_reset(path: Path, kept: int) -> None:
+def test_one_direction_may_lack_the_teardown_before_a_reset(path: Path, kept: int) -> None:
     said = media(published())
     said.talk.add(kept, RST)
     sender = said.talk.ends[kept]
@@ -90,45 +90,45 @@ def test_half_a_recording_may_lack_the_goodbye_before_a_reset(path: Path, kept: 
         ("[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=nosuchuser&opaque=o", REFUSED[0]),
     ],
 )
-def test_a_round_of_authentication_and_its_failure(path: Path, words: str, expected: Any) -> None:
-    assert told(path, rejected(words)) == [expected]
+def test_an_authentication_round_and_its_failure(path: Path, words: str, expected: Any) -> None:
+    assert found_rules(path, rejected(words)) == [expected]
 
 
 @pytest.mark.parametrize(
     ("seconds", "closer", "at_fault"),
     [(0.05, CLIENT, None), (6, CLIENT, "server"), (0.05, SERVER, "server")],
 )
-def test_a_client_that_does_not_wait_cannot_blame_the_server(
+def test_a_server_is_not_at_fault_if_the_client_does_not_wait(
     path: Path, seconds: float, closer: int, at_fault: str | None
 ) -> None:
     said = connected().command(CLIENT, "createStream", 2, None).wait(seconds).bye(closer)
-    assert told(path, said) == [("CMD_NO_RESPONSE", "warning", at_fault)]
+    assert found_rules(path, said) == [("CMD_NO_RESPONSE", "warning", at_fault)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"), [("publish", "onStatus"), ("FCPublish", "onFCPublish"), ("FCPublish", "_error")]
+    ("command", "response"), [("publish", "onStatus"), ("FCPublish", "onFCPublish"), ("FCPublish", "_error")]
 )
-def test_the_second_publisher_is_at_fault_for_its_name(path: Path, asked: str, answer: str) -> None:
-    said = created().command(CLIENT, asked, 3, None, "cam", stream_id=1)
-    said.command(SERVER, answer, 3, None, status("NetStream.Publish.BadName", "error"), stream_id=1)
-    assert told(path, said.bye(SERVER)) == [("SESSION_BAD_NAME", "warning", "client")]
+def test_the_second_publisher_is_at_fault_for_its_name(path: Path, command: str, response: str) -> None:
+    said = created().command(CLIENT, command, 3, None, "cam", stream_id=1)
+    said.command(SERVER, response, 3, None, status("NetStream.Publish.BadName", "error"), stream_id=1)
+    assert found_rules(path, said.bye(SERVER)) == [("SESSION_BAD_NAME", "warning", "client")]
 
 
 @pytest.mark.parametrize(
     "code", ["NetStream.Record.NoAccess", "NetStream.Seek.InvalidTime", "NetConnection.Connect.AppShutdown"]
 )
-def test_trouble_beside_a_stream_that_runs_refuses_nothing(path: Path, code: str) -> None:
+def test_an_error_status_of_a_running_stream_is_not_a_refusal(path: Path, code: str) -> None:
     said = media(published()).command(SERVER, "onStatus", 0, None, status(code, "error"), stream_id=1)
-    assert told(path, goodbye(media(said, later=3000))) == []
+    assert found_rules(path, goodbye(media(said, later=3000))) == []
 
 
-def test_trouble_of_a_stream_that_runs_is_no_answer_to_another_that_waits(path: Path) -> None:
+def test_an_error_status_of_one_stream_does_not_refuse_another(path: Path) -> None:
     said = created(media(published()), tid=4, stream_id=2)
     said.command(CLIENT, "publish", 0, None, "cam2", "live", stream_id=2)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Record.Failed", "error"), stream_id=1)
     said.command(SERVER, "onStatus", 0, None, status("NetStream.Publish.Start"), stream_id=2)
     said.command(CLIENT, "deleteStream", 0, None, 1.0)
-    assert told(path, goodbye(media(said, stream_id=2), stream_id=2)) == []
+    assert found_rules(path, goodbye(media(said, stream_id=2), stream_id=2)) == []
     rows = recorded(path, "streams", "commands")
     assert [(row["stream_id"], row["verdict"]) for row in rows["streams"]] == [(1, "ok"), (2, "ok")]
     (publish,) = (row for row in rows["commands"] if row["name"] == "publish" and row["stream_id"] == 2)

@@ -1,7 +1,7 @@
-"""Plain, gzip or zstd: one stream of decompressed bytes, read forward; a plain file can step back.
+"""One stream of decompressed bytes of a plain, gzip or zstd file. Only a plain file can step back.
 
-Decompression is streamed and stops at the ratio and size limits; it never trusts a length in the file. The
-reader does not raise for damage inside compressed data: it ends there, and `problem` says why.
+Decompression is streamed, stops at the ratio and size limits and never trusts a length in the file. Damage inside
+compressed data does not raise: the stream ends there, and `problem` says why.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from os import SEEK_CUR
 from typing import Any, BinaryIO
 
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
-from rtmp_spark.codec.limits import Limits
+from rtmp_spark.codec.limits import (
+    COMPRESSED_READ_BYTES,
+    DECOMPRESS_GRACE_BYTES,
+    DECOMPRESS_STEP_BYTES,
+    ZSTD_INPUT_BYTES,
+    ZSTD_WINDOW_BYTES,
+    Limits,
+)
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_READ_BYTES = 1 << 16
-_STEP_BYTES = 1 << 16  # damage costs at most the output of one step
-_WHAT_CAME = "everything before that was read"
-_RATIO_GRACE_BYTES = 64 << 20  # silence compresses well: the ratio counts only once this much came out
 
 
 class ByteStream:
-    """`read(n)` gives up to n decompressed bytes, fewer only at the end; `problem` is set when it ended early."""
+    """`read(n)` returns n decompressed bytes, fewer only at the end; `problem` is set if that came early."""
 
     compression = ""
 
@@ -46,7 +49,7 @@ class ByteStream:
         return self._file.read(size)
 
     def back(self, size: int) -> bool:
-        """The last `size` bytes once more by the next `read`, where the file can."""
+        """Make the next `read` repeat the last `size` bytes; False if the file cannot seek."""
         if not self._file.seekable():
             return False
         self._file.seek(-size, SEEK_CUR)
@@ -54,7 +57,7 @@ class ByteStream:
 
 
 class _Prefixed:
-    """A file whose first bytes were read to look at them."""
+    """A file whose first bytes were already read, to recognise its format."""
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
         self._head = head
@@ -77,38 +80,38 @@ class _Decompressing(ByteStream, ABC):
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         super().__init__(file)
         self._limits = limits
-        self._came_in = 0
-        self._came_out = 0
+        self._bytes_in = 0
+        self._bytes_out = 0
         self._pending = b""
         self._input_ended = False
 
     def _some(self, size: int) -> bytes:
         while self.problem is None:
             if not self._pending and not self._input_ended:
-                self._pending = self._file.read(_READ_BYTES)
-                self._came_in += len(self._pending)
+                self._pending = self._file.read(COMPRESSED_READ_BYTES)
+                self._bytes_in += len(self._pending)
                 self._input_ended = not self._pending
             try:
-                out = self._inflate(min(size, _STEP_BYTES))
+                out = self._inflate(min(size, DECOMPRESS_STEP_BYTES))
             except (zlib.error, ValueError) as error:
                 what = f"the {self.compression} data is damaged: {error}"
-                return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, f"{_WHAT_CAME}; fetch the file again")
-            self._came_out += len(out)
+                return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, "copy the file again; all before it was read")
+            self._bytes_out += len(out)
             limits = self._limits
-            most = min(max(_RATIO_GRACE_BYTES, self._came_in * limits.decompress_ratio), limits.decompress_bytes)
-            if self._came_out > most:
+            most = min(max(DECOMPRESS_GRACE_BYTES, self._bytes_in * limits.decompress_ratio), limits.decompress_bytes)
+            if self._bytes_out > most:
                 self._stop(
                     ViolationCode.CAPTURE_LIMIT,
-                    f"{self._came_in} compressed bytes grow beyond {most} bytes",
-                    "decompress it yourself if you trust it",
+                    f"{self._bytes_in} compressed bytes decompress to more than {most} bytes",
+                    "decompress the file yourself if you trust it",
                 )
-                return out[: len(out) - (self._came_out - most)]
+                return out[: len(out) - (self._bytes_out - most)]
             if out:
                 return out
             if self._input_ended:
                 if self._unfinished():
-                    what = f"the {self.compression} data ends too early"
-                    hint = f"{_WHAT_CAME}; wait until it is written, or fetch the file again"
+                    what = f"the {self.compression} data is incomplete"
+                    hint = "wait until the file is complete, or copy the file again; all before it was read"
                     return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, hint)
                 return b""
         return b""
@@ -125,7 +128,7 @@ class _Decompressing(ByteStream, ABC):
 
     @abstractmethod
     def _unfinished(self) -> bool:
-        """Whether the input may not end here."""
+        """True if compressed data must follow."""
 
 
 class _Gzip(_Decompressing):
@@ -137,7 +140,7 @@ class _Gzip(_Decompressing):
         self._started = False
 
     def _inflate(self, size: int) -> bytes:
-        if self._member.eof:  # members may be concatenated, and padded with zeros at the end
+        if self._member.eof:  # members may be concatenated, and zeros may follow the last one
             self._pending = self._pending.lstrip(b"\0")
             if not self._pending:
                 return b""
@@ -160,9 +163,10 @@ class _Zstd(_Decompressing):
         try:
             self._library: Any = importlib.import_module("zstandard")
         except ImportError:
-            raise CaptureError(None, "the file is compressed with zstd", "pip install zstandard or unzstd it") from None
-        # A frame may ask for a window of any size: memory must not follow it.
-        self._context = self._library.ZstdDecompressor(max_window_size=1 << 27)
+            raise CaptureError(
+                None, "the file is compressed with zstd", "pip install zstandard, or unzstd the file"
+            ) from None
+        self._context = self._library.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
         self._member: Any = None
         self._ready = b""
 
@@ -170,8 +174,7 @@ class _Zstd(_Decompressing):
         if not self._ready and self._pending:
             if self._member is None or self._member.eof:
                 self._member = self._context.decompressobj()
-            # Small steps bound what one call can give back: a block is at most 128 KiB for a few bytes of input.
-            step, rest = self._pending[:1024], self._pending[1024:]
+            step, rest = self._pending[:ZSTD_INPUT_BYTES], self._pending[ZSTD_INPUT_BYTES:]
             try:
                 self._ready = self._member.decompress(step)
             except self._library.ZstdError as error:
@@ -185,7 +188,7 @@ class _Zstd(_Decompressing):
 
 
 def open_stream(file: BinaryIO, limits: Limits) -> ByteStream:
-    """Look at the first bytes and give back the decompressed stream."""
+    """The decompressed stream; the first bytes tell which compression it is."""
     head = b""
     while len(head) < 4:
         part = file.read(4 - len(head))

@@ -1,7 +1,6 @@
-"""The classic pcap file: its header, and a writer for the tap and the tests.
+"""The header of a classic pcap file, and a writer for the relay's tap and for tests.
 
-Standard library only, so that the relay can record without loading numpy. Reading records is records.py's
-work; this module only says how a file is laid out.
+Standard library only, so that the relay can write captures without loading numpy. pcap_records.py reads the records.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ from os import PathLike
 from typing import BinaryIO
 
 from rtmp_spark.codec.errors import CaptureError
+from rtmp_spark.codec.limits import DEFAULT_LIMITS
 
 FILE_HEADER_BYTES = 24
 DLT_ETHERNET = 1
+NOT_A_CAPTURE_HINT = "give a pcap or pcapng file; it may be compressed with gzip or zstd"
 
-_MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34  # the last one: Kuznetzov's, 8 bytes more per record
+_MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34  # the last one is Kuznetzov's: 8 more bytes per record
 _RECORD_HEADER_BYTES = {_MICRO: 16, _NANO: 16, _MODIFIED: 24}
 
 
@@ -31,7 +32,7 @@ class PcapHeader:
 
 
 def byte_order_of(magic: bytes) -> str | None:
-    """The byte order that makes these four bytes a pcap magic, or None."""
+    """The byte order in which these four bytes are a pcap magic number, or None."""
     for order in "<>":
         if struct.unpack(order + "I", magic)[0] in _RECORD_HEADER_BYTES:
             return order
@@ -41,16 +42,16 @@ def byte_order_of(magic: bytes) -> str | None:
 def parse_header(data: bytes) -> PcapHeader:
     order = byte_order_of(data[:4]) if len(data) >= 4 else None
     if order is None:
-        raise CaptureError(None, "this is not a pcap file", "give a pcap or pcapng file, plain, gzip or zstd")
+        raise CaptureError(None, "this is not a pcap file", NOT_A_CAPTURE_HINT)
     if len(data) < FILE_HEADER_BYTES:
-        raise CaptureError(None, "the file ends inside its own header", "record it again; it holds no packet")
+        raise CaptureError(None, "the file ends inside its header", "capture again; it holds no packet")
     magic, _major, _minor, _zone, _sigfigs, snaplen, link = struct.unpack_from(order + "IHHiIII", data)
     # The upper bits of the link field hold the length of the frame check sequence, not a link type.
     return PcapHeader(order, magic == _NANO, _RECORD_HEADER_BYTES[magic], snaplen, link & 0xFFFF)
 
 
 class Writer:
-    """Appends packets to a classic pcap; the file header is written at once."""
+    """Appends packets to a classic pcap; the constructor writes the file header."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Writer:
         link_type: int = DLT_ETHERNET,
         *,
         nanosecond: bool = False,
-        snaplen: int = 262_144,
+        snaplen: int = DEFAULT_LIMITS.pcap_record_bytes,
         byte_order: str = "<",
     ) -> None:
         self._file = file
@@ -85,7 +86,7 @@ def write(
     link_type: int = DLT_ETHERNET,
     *,
     nanosecond: bool = False,
-    snaplen: int = 262_144,
+    snaplen: int = DEFAULT_LIMITS.pcap_record_bytes,
     byte_order: str = "<",
 ) -> None:
     """Write (time in ns, packet) pairs as one file."""

@@ -1,7 +1,7 @@
-"""Records of a classic pcap: walked window by window, from the start or from any byte of the file.
+"""Records of a classic pcap, read window by window from the start or from any byte of the file.
 
-The walk only collects offsets; times and lengths come out as columns. A record header that cannot be true
-ends the walk, because nothing after it can be found again with certainty.
+The loop over a window only collects offsets; times and lengths are then read as columns. An impossible record header
+ends the reading, because no later record can be found with certainty.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
-from rtmp_spark.capture.buffer import Source, Windows
-from rtmp_spark.capture.pcap import PcapHeader
+from rtmp_spark.capture.files.pcap import PcapHeader
+from rtmp_spark.capture.files.read_windows import Source, Windows
+from rtmp_spark.capture.packet_block import Ints, PacketBlock, rows_at
+from rtmp_spark.capture.problem import FILE_DAMAGED_HINT, FILE_INCOMPLETE_HINT, Problem
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.limits import Limits
-
-CHAIN_RECORDS = 24  # so many plausible headers in a row are a record boundary
-_CHAIN_SECONDS = 86_400
-_PLAUSIBLE_ORIGLEN = 1 << 24
+from rtmp_spark.codec.limits import (
+    RECORD_CHAIN_LEAST,
+    RECORD_CHAIN_LENGTH,
+    RECORD_CHAIN_SECONDS,
+    RECORD_PLAUSIBLE_BYTES,
+    Limits,
+)
 
 
 class RecordReader:
-    """Iterates the windows of `source`, which stands at a record header; `offset` is its place in the file."""
+    """Iterates the windows of `source`, whose next byte begins a record at the file offset `offset`."""
 
     def __init__(
         self, source: Source, header: PcapHeader, limits: Limits, window_bytes: int, offset: int, end: int | None = None
@@ -31,7 +34,7 @@ class RecordReader:
         self._windows = Windows(source, window_bytes)
         self._header = header
         self._limits = limits
-        self._end = end  # records that start here or later belong to somebody else
+        self._end = end  # records that start here or later belong to the next range
         self.ended = offset
         self.records = 0
         self.zero_length = 0
@@ -54,15 +57,17 @@ class RecordReader:
                 if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a record: {size - position} bytes behind the last whole packet",
-                        "everything before it was read; wait until the recorder has closed the file",
+                        f"the file ends inside a record, {size - position} bytes after the last complete packet",
+                        FILE_INCOMPLETE_HINT,
                         frame=self.records,
                     )
                 return
 
     def _walk(self, data: bytes, size: int) -> tuple[Ints, int]:
-        """Where the whole records of a window start, and where the next one does. Lengths are judged afterwards, all at
-        once: a false one leads astray, but never back."""
+        """Offsets of the complete records of a window, and the offset of the next one.
+
+        Lengths are checked afterwards, all at once: the loop ends even if one is wrong, because it only moves forward.
+        """
         header_bytes = self._header.record_header_bytes
         incl_len_at = struct.Struct(self._header.byte_order + "8xI").unpack_from
         last = size - header_bytes
@@ -86,7 +91,7 @@ class RecordReader:
             self.problem = Problem(
                 ViolationCode.CAPTURE_BAD_RECORD,
                 f"a packet claims {incl_len[whole]} captured bytes",
-                "the file is damaged from there on; everything before it was read",
+                FILE_DAMAGED_HINT,
                 frame=number,
             )
         return starts[:whole], int(starts[whole])
@@ -114,7 +119,7 @@ class RecordReader:
 
 
 def first_record(data: bytes, header: PcapHeader, limits: Limits, *, at_file_end: bool) -> int | None:
-    """Where in `data`, which starts anywhere in a file, the first record header stands: a chain of plausible ones."""
+    """Offset of the first record header in `data`, which may start anywhere in a file: it begins a plausible chain."""
     header_bytes = header.record_header_bytes
     places = min(len(data), limits.pcap_record_bytes + header_bytes) - 15
     if places <= 0:
@@ -133,7 +138,7 @@ def first_record(data: bytes, header: PcapHeader, limits: Limits, *, at_file_end
         (incl_len <= limits.pcap_record_bytes)
         & (incl_len > 0)
         & (origlen >= incl_len)
-        & (origlen < _PLAUSIBLE_ORIGLEN)
+        & (origlen < RECORD_PLAUSIBLE_BYTES)
         & (fraction < (1_000_000_000 if header.nanosecond else 1_000_000))
     )
     for place in np.flatnonzero(plausible).tolist():
@@ -146,15 +151,15 @@ def _chain_holds(data: bytes, position: int, header: PcapHeader, limits: Limits,
     record = struct.Struct(header.byte_order + "IIII").unpack_from
     per_second = 1_000_000_000 if header.nanosecond else 1_000_000
     before: int | None = None
-    for hops in range(CHAIN_RECORDS):
+    for hops in range(RECORD_CHAIN_LENGTH):
         if position == len(data) and at_file_end:
             return hops > 0
         if position + 16 > len(data):
-            return hops >= 3
+            return hops >= RECORD_CHAIN_LEAST
         seconds, fraction, incl_len, origlen = record(data, position)
-        if incl_len > limits.pcap_record_bytes or origlen > _PLAUSIBLE_ORIGLEN or fraction >= per_second:
+        if incl_len > limits.pcap_record_bytes or origlen > RECORD_PLAUSIBLE_BYTES or fraction >= per_second:
             return False
-        if before is not None and abs(seconds - before) > _CHAIN_SECONDS:
+        if before is not None and abs(seconds - before) > RECORD_CHAIN_SECONDS:
             return False
         before = seconds
         position += header.record_header_bytes + incl_len

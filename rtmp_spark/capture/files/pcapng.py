@@ -1,7 +1,7 @@
-"""pcapng: sections, interfaces, packets of all three kinds, decryption secrets; unknown blocks are passed over.
+"""pcapng: sections, interfaces, the three kinds of packet blocks, decryption secrets. Unknown blocks are skipped.
 
-A block whose lengths cannot be true, or a packet of an interface that was never described, ends the reading:
-what came before stays.
+A block with impossible lengths, or a packet of an interface that was not described, ends the reading; the packets
+before it are kept.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtmp_spark.capture.block import Ints, PacketBlock, Problem, rows_at
-from rtmp_spark.capture.buffer import Source, Windows
+from rtmp_spark.capture.files.read_windows import Source, Windows
+from rtmp_spark.capture.packet_block import Ints, PacketBlock, rows_at
+from rtmp_spark.capture.problem import FILE_DAMAGED_HINT, FILE_INCOMPLETE_HINT, Problem
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.limits import Limits
+from rtmp_spark.codec.limits import RECORD_CHAIN_LEAST, RECORD_CHAIN_LENGTH, Limits
 
 SECTION_HEADER = 0x0A0D0D0A
-_INTERFACE, _PACKET, _SIMPLE, _ENHANCED, _SECRETS = 1, 2, 3, 6, 10
-_BYTE_ORDER_MAGIC = 0x1A2B3C4D
-_IF_TSRESOL, _IF_TSOFFSET = 9, 14
+INTERFACE, _PACKET, _SIMPLE, ENHANCED, SECRETS = 1, 2, 3, 6, 10
+BYTE_ORDER_MAGIC = 0x1A2B3C4D
+IF_TSRESOL, _IF_TSOFFSET = 9, 14
 _LATEST_NS = (1 << 63) - 1
 
 
@@ -28,43 +29,65 @@ _LATEST_NS = (1 << 63) - 1
 class Interface:
     link_type: int
     snaplen: int
-    resolution: int  # if_tsresol as it stands in the file
+    resolution: int  # the if_tsresol byte
     offset_seconds: int
 
-    def nanoseconds(self, ticks: Ints) -> Ints:
-        """Times in epoch nanoseconds; resolutions beyond any clock give zeros, never an error."""
-        count = ticks.astype(np.uint64)
-        power = self.resolution & 0x7F
-        if self.resolution & 0x80:
-            shift = np.uint64(min(power, 63))
-            seconds = count >> shift if power < 64 else np.zeros_like(count)
-            rest = count & ((np.uint64(1) << shift) - np.uint64(1)) if power < 64 else count
-            if power > 30:
-                rest = rest >> np.uint64(power - 30) if power - 30 < 64 else np.zeros_like(count)
-            ns = (rest * np.uint64(1_000_000_000)) >> np.uint64(min(power, 30))
-            seconds = np.minimum(seconds, np.uint64(_LATEST_NS // 1_000_000_000 - 1))
-            whole = seconds.astype(np.int64) * 1_000_000_000 + ns.astype(np.int64)
-        elif power <= 9:
-            scale = 10 ** (9 - power)
-            whole = np.minimum(count, np.uint64(_LATEST_NS // scale)).astype(np.int64) * scale
-        elif power - 9 <= 19:
-            whole = (count // np.uint64(10 ** (power - 9))).astype(np.int64)
-        else:
-            whole = np.zeros(len(count), np.int64)
-        offset = max(-(1 << 32), min(1 << 32, self.offset_seconds)) * 1_000_000_000
-        if offset > 0:
-            whole = np.minimum(whole, _LATEST_NS - offset)
-        return whole + offset
+
+def nanoseconds(resolution: int, ticks: Ints) -> Ints:
+    """Ticks of an if_tsresol as nanoseconds; impossible resolutions give zeros, never an error."""
+    count = ticks.astype(np.uint64)
+    power = resolution & 0x7F
+    if resolution & 0x80:
+        shift = np.uint64(min(power, 63))
+        seconds = count >> shift if power < 64 else np.zeros_like(count)
+        rest = count & ((np.uint64(1) << shift) - np.uint64(1)) if power < 64 else count
+        if power > 30:
+            rest = rest >> np.uint64(power - 30) if power - 30 < 64 else np.zeros_like(count)
+        ns = (rest * np.uint64(1_000_000_000)) >> np.uint64(min(power, 30))
+        seconds = np.minimum(seconds, np.uint64(_LATEST_NS // 1_000_000_000 - 1))
+        return seconds.astype(np.int64) * 1_000_000_000 + ns.astype(np.int64)
+    if power <= 9:
+        scale = 10 ** (9 - power)
+        whole: Ints = np.minimum(count, np.uint64(_LATEST_NS // scale)).astype(np.int64) * scale
+        return whole
+    if power - 9 <= 19:
+        return (count // np.uint64(10 ** (power - 9))).astype(np.int64)
+    return np.zeros(len(count), np.int64)
+
+
+@dataclass(frozen=True)
+class SectionHead:
+    """What must be known to read packets in the middle of a section."""
+
+    order: str = "<"
+    interfaces: tuple[Interface, ...] = ()
 
 
 class BlockReader:
-    """Iterates the windows of `source`, which stands at the first section header."""
+    """Iterates the windows of `source`, which begins with a section header or, if `head` is given, with a block."""
 
-    def __init__(self, source: Source, limits: Limits, window_bytes: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits,
+        window_bytes: int,
+        head: SectionHead | None = None,
+        offset: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """`offset`: where the source begins in the file. Blocks that begin at `end` or later are not read."""
         self._windows = Windows(source, window_bytes)
         self._limits = limits
-        self._order = "<"
-        self._interfaces: list[Interface] = []
+        self._order = "<" if head is None else head.order
+        self._described: dict[Interface, int] = {}  # every distinct interface of the file -> its number
+        self._interfaces: list[int] = []  # numbers of the interfaces of the section
+        for interface in () if head is None else head.interfaces:
+            self._add_interface(interface)
+        self._end = end
+        self._window_at = offset
+        self.ended = offset  # after the last block
+        self.sections = 0
+        self.simple = 0  # packets without a time of their own
         self._last_ts_ns = 0
         self.records = 0
         self.zero_length = 0
@@ -78,6 +101,7 @@ class BlockReader:
         position = 0
         while self.problem is None:
             data, size, last = self._windows.after(position)
+            self._window_at += position
             position = 0
             while True:
                 packets, position, section_follows = self._walk(data, size, position)
@@ -87,37 +111,47 @@ class BlockReader:
                         yield block
                 if not section_follows:
                     break
+            self.ended = self._window_at + position
+            if self._end is not None and self.ended >= self._end:
+                return
             if last:
                 if position < size and self.problem is None:
                     self.problem = Problem(
                         ViolationCode.CAPTURE_TRUNCATED,
-                        f"the file ends inside a block: {size - position} bytes behind the last whole packet",
-                        "everything before it was read; wait until the recorder has closed the file",
+                        f"the file ends inside a block, {size - position} bytes after the last complete packet",
+                        FILE_INCOMPLETE_HINT,
                         frame=self.records,
                     )
                 return
+
+    @property
+    def head(self) -> SectionHead:
+        """Of the section that is being read."""
+        described = list(self._described)
+        return SectionHead(self._order, tuple(described[number] for number in self._interfaces))
 
     def _bad(self, detail: str, packets: int) -> None:
         self.problem = Problem(
             ViolationCode.CAPTURE_BAD_RECORD,
             detail,
-            "the file is damaged from there on; everything before it was read",
+            FILE_DAMAGED_HINT,
             frame=self.records + packets + 1,
         )
 
     def _walk(self, data: bytes, size: int, position: int) -> tuple[list[tuple[int, int, int, int]], int, bool]:
-        """Packets as (block type, interface, position, block length) until data or the section ends."""
+        """Packets as (block type, interface, position, block length) until data ends or the byte order changes."""
         packets: list[tuple[int, int, int, int]] = []
         most = self._limits.pcapng_block_bytes
         head = struct.Struct(self._order + "III").unpack_from
         tail = struct.Struct(self._order + "I").unpack_from
-        while position + 12 <= size:
+        last = size - 12 if self._end is None else min(size - 12, self._end - self._window_at - 1)
+        while position <= last:
             kind, length, third = head(data, position)
             if kind == SECTION_HEADER:
-                if packets:
-                    return packets, position, True
                 if position + 28 > size:
                     break
+                if packets and _byte_order(data, position) != self._order:
+                    return packets, position, True
                 if not self._begin_section(data, position):
                     self._bad("a section header has no byte-order magic", 0)
                     break
@@ -131,25 +165,25 @@ class BlockReader:
             if following > size:
                 break
             if tail(data, following - 4)[0] != length:
-                self._bad(f"the two lengths of a block of type {kind} differ", len(packets))
+                self._bad(f"the two length fields of a block of type {kind} differ", len(packets))
                 break
-            if kind == _ENHANCED:
+            if kind == ENHANCED:
                 interface = third
             elif kind == _PACKET:
                 interface = struct.unpack_from(self._order + "H", data, position + 8)[0]
             else:
                 interface = 0
-            if kind in (_ENHANCED, _PACKET, _SIMPLE):
+            if kind in (ENHANCED, _PACKET, _SIMPLE):
                 if interface >= len(self._interfaces):
-                    self._bad(f"a packet of interface {interface}, which was not described", len(packets))
+                    self._bad(f"a packet refers to interface {interface}, which was not described", len(packets))
                     break
                 if length < (16 if kind == _SIMPLE else 32):
-                    self._bad(f"a packet block of {length} bytes", len(packets))
+                    self._bad(f"a packet block has only {length} bytes", len(packets))
                     break
-                packets.append((kind, interface, position, length))
-            elif kind == _INTERFACE:
+                packets.append((kind, self._interfaces[interface], position, length))
+            elif kind == INTERFACE:
                 self._describe_interface(data, position, length)
-            elif kind == _SECRETS and length >= 20:
+            elif kind == SECRETS and length >= 20:
                 secrets_type, count = struct.unpack_from(self._order + "II", data, position + 8)
                 body = data[position + 16 : following - 4]
                 self.decryption_secrets.append((secrets_type, body[:count]))
@@ -157,12 +191,16 @@ class BlockReader:
         return packets, position, False
 
     def _begin_section(self, data: bytes, position: int) -> bool:
-        for order in "<>":
-            if struct.unpack_from(order + "I", data, position + 8)[0] == _BYTE_ORDER_MAGIC:
-                self._order = order
-                self._interfaces = []
-                return True
-        return False
+        order = _byte_order(data, position)
+        if order is None:
+            return False
+        self._order = order
+        self._interfaces = []
+        self.sections += 1
+        return True
+
+    def _add_interface(self, interface: Interface) -> None:
+        self._interfaces.append(self._described.setdefault(interface, len(self._described)))
 
     def _describe_interface(self, data: bytes, position: int, length: int) -> None:
         if length < 20:
@@ -176,12 +214,12 @@ class BlockReader:
             value = data[at + 4 : min(at + 4 + count, end)]
             if code == 0:
                 break
-            if code == _IF_TSRESOL and value:
+            if code == IF_TSRESOL and value:
                 resolution = value[0]
             elif code == _IF_TSOFFSET and len(value) >= 8:
                 (offset,) = struct.unpack(self._order + "q", value[:8])
             at += 4 + count + (-count & 3)
-        self._interfaces.append(Interface(link_type, snaplen, resolution, offset))
+        self._add_interface(Interface(link_type, snaplen, resolution, offset))
         self.link_types.add(link_type)
         if snaplen:
             self.snaplen = max(self.snaplen or 0, snaplen)
@@ -191,18 +229,24 @@ class BlockReader:
         kind, interface, position, length = table.T
         fields = rows_at(data, position, 28).view(self._order + "u4").astype(np.int64)
         simple = kind == _SIMPLE
-        snaplens = np.array([i.snaplen or _LATEST_NS for i in self._interfaces], np.int64)[interface]
+        used, interface = np.unique(interface, return_inverse=True)
+        every = list(self._described)
+        link_types, snaplens, resolutions, offsets = (
+            column[interface] for column in np.array([_as_row(every[number]) for number in used.tolist()], np.int64).T
+        )
         caplen = np.where(simple, np.minimum(fields[:, 2], snaplens), fields[:, 5])
         origlen = np.where(simple, fields[:, 2], fields[:, 6])
         start = position + np.where(simple, 12, 28)
         room = length - np.where(simple, 16, 32)
-        caplen = np.minimum(caplen, room)  # a packet never reaches beyond its own block
+        caplen = np.minimum(caplen, room)  # a packet cannot be longer than its block
         ts_ns = np.zeros(len(table), np.int64)
         ticks = (fields[:, 3].astype(np.uint64) << np.uint64(32)) | fields[:, 4].astype(np.uint64)
-        for number in np.unique(interface).tolist():
-            of_it = interface == number
-            ts_ns[of_it] = self._interfaces[number].nanoseconds(ticks[of_it].view(np.int64))
-        if simple.any():  # these carry no time: that of the packet before them
+        for resolution in np.unique(resolutions).tolist():
+            of_it = resolutions == resolution
+            ts_ns[of_it] = nanoseconds(resolution, ticks[of_it].view(np.int64))
+        ts_ns = np.minimum(ts_ns, _LATEST_NS - np.maximum(offsets, 0)) + offsets
+        self.simple += int(np.count_nonzero(simple))
+        if simple.any():  # simple packet blocks have no time: use that of the packet before
             known = np.where(~simple, np.arange(len(table)), -1)
             known = np.maximum.accumulate(known)
             ts_ns = np.where(known >= 0, ts_ns[np.maximum(known, 0)], self._last_ts_ns)
@@ -214,7 +258,7 @@ class BlockReader:
             start,
             caplen,
             np.maximum(origlen, caplen),
-            np.array([i.link_type for i in self._interfaces], np.int64)[interface],
+            link_types,
         )
         self.records += len(table)
         self.over_snaplen += int(np.count_nonzero(caplen > snaplens))
@@ -222,3 +266,50 @@ class BlockReader:
             self.zero_length += int(np.count_nonzero(caplen == 0))
             block = block.select(caplen > 0)
         return block
+
+
+def _byte_order(data: bytes, position: int) -> str | None:
+    """The byte order of the section that begins here."""
+    for order in "<>":
+        if struct.unpack_from(order + "I", data, position + 8)[0] == BYTE_ORDER_MAGIC:
+            return order
+    return None
+
+
+def _as_row(interface: Interface) -> tuple[int, int, int, int]:
+    """Link type, snapshot length, resolution, and offset in nanoseconds, within what 64 bits can express."""
+    offset = max(-(1 << 32), min(1 << 32, interface.offset_seconds)) * 1_000_000_000
+    return interface.link_type, interface.snaplen or _LATEST_NS, interface.resolution, offset
+
+
+def first_block(data: bytes, order: str, limits: Limits, *, at_file_end: bool) -> int | None:
+    """Offset of the first block in `data`, which begins anywhere in a section, at a multiple of four: it and those
+    after it have two equal lengths."""
+    words = np.frombuffer(data, order + "u4", len(data) // 4).astype(np.int64)
+    if len(words) < 3:
+        return None
+    length = words[1:]
+    places = np.flatnonzero((length >= 12) & (length % 4 == 0) & (length <= limits.pcapng_block_bytes))
+    last = places + length[places] // 4 - 1
+    places = places[last < len(words)]
+    last = last[last < len(words)]
+    for place in places[words[last] == length[places]].tolist():
+        at, blocks = place, 0
+        while blocks < RECORD_CHAIN_LENGTH and at + 2 < len(words):
+            size = int(words[at + 1])
+            if size < 12 or size % 4 or size > limits.pcapng_block_bytes or not _is_block_type(int(words[at])):
+                break
+            if at + size // 4 > len(words):
+                blocks = RECORD_CHAIN_LENGTH if blocks >= RECORD_CHAIN_LEAST else 0
+                break
+            if words[at + size // 4 - 1] != size:
+                break
+            at, blocks = at + size // 4, blocks + 1
+        if blocks == RECORD_CHAIN_LENGTH or (blocks and at == len(words) and at_file_end):
+            return int(place) * 4
+    return None
+
+
+def _is_block_type(kind: int) -> bool:
+    """Types of the specification, and those for local use (draft-ietf-opsawg-pcapng 11.1)."""
+    return 0 < kind < 0x10000 or kind >= 0x80000000 or kind in (SECTION_HEADER, 0x0BAD, 0x40000BAD)

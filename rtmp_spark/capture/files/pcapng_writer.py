@@ -1,6 +1,6 @@
-"""A small pcapng writer: packets with nanosecond times, one interface per link type, comments.
+"""A small pcapng writer: packets with nanosecond timestamps, one interface per link type, comments.
 
-Little-endian, one section. It writes what it is given and reads nothing.
+It writes one little-endian section.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
-_SECTION, _INTERFACE, _PACKET, _SECRETS = 0x0A0D0D0A, 1, 6, 10
-_COMMENT, _APPLICATION, _RESOLUTION = 1, 4, 9
-_OPTION_BYTES = 65_000  # an option's length is 16 bits
+from rtmp_spark.capture.files.pcapng import BYTE_ORDER_MAGIC, ENHANCED, IF_TSRESOL, INTERFACE, SECRETS, SECTION_HEADER
+from rtmp_spark.codec.limits import PCAPNG_OPTION_BYTES
+
+_COMMENT, _APPLICATION = 1, 4
 
 
 def _padded(data: bytes) -> bytes:
@@ -25,7 +26,7 @@ def _options(options: list[tuple[int, bytes]]) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    return text.encode("utf-8", "replace")[:_OPTION_BYTES].decode("utf-8", "ignore").encode()
+    return text.encode("utf-8", "replace")[:PCAPNG_OPTION_BYTES].decode("utf-8", "ignore").encode()
 
 
 class PcapngWriter:
@@ -34,22 +35,22 @@ class PcapngWriter:
         self._interfaces: dict[int, int] = {}
         options = [(_COMMENT, _text(comment)) for comment in comments or []]
         options.append((_APPLICATION, _text(application)))
-        self._block(_SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _options(options))
+        self._block(SECTION_HEADER, struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1) + _options(options))
 
     def _block(self, kind: int, body: bytes) -> None:
         size = 12 + len(body)
         self._file.write(struct.pack("<II", kind, size) + body + struct.pack("<I", size))
 
     def write_secrets(self, kind: int, secrets: bytes) -> None:
-        """A Decryption Secrets Block; readers want it before the packets that need it."""
-        self._block(_SECRETS, struct.pack("<II", kind, len(secrets)) + _padded(secrets))
+        """Write a Decryption Secrets Block; readers expect it before the packets that need it."""
+        self._block(SECRETS, struct.pack("<II", kind, len(secrets)) + _padded(secrets))
 
     def write(self, ts_ns: int, data: bytes, origlen: int, link_type: int, comments: list[str] | None = None) -> None:
         interface = self._interfaces.get(link_type)
         if interface is None:
             interface = self._interfaces[link_type] = len(self._interfaces)
-            body = struct.pack("<HHI", link_type, 0, 0) + _options([(_RESOLUTION, b"\x09")])
-            self._block(_INTERFACE, body)
+            body = struct.pack("<HHI", link_type, 0, 0) + _options([(IF_TSRESOL, b"\x09")])
+            self._block(INTERFACE, body)
         header = struct.pack("<IIIII", interface, ts_ns >> 32, ts_ns & 0xFFFFFFFF, len(data), origlen)
         options = _options([(_COMMENT, _text(comment)) for comment in comments or []])
-        self._block(_PACKET, header + _padded(data) + options)
+        self._block(ENHANCED, header + _padded(data) + options)

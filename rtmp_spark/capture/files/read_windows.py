@@ -1,28 +1,28 @@
-"""A file as overlapping windows: what was not taken from one stands at the start of the next.
+"""Read a file in overlapping windows: bytes that were not used from one window begin the next.
 
-Where the source can step back, a window is exactly what one read gave: joining the rest of the last one, the fresh
-bytes and the padding would copy every byte of a capture once more, a tenth of the cost of decoding it.
+Where the source can step back, a window is exactly the result of one read. Joining the unused bytes, the new bytes
+and the padding would copy every byte of a capture once more, a tenth of the cost of decoding it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from rtmp_spark.capture.block import PADDING
+from rtmp_spark.capture.packet_block import PADDING
 
 
 class Source(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
     def back(self, size: int, /) -> bool:
-        """Give the last `size` bytes again by the next `read`; False where that cannot be."""
+        """Make the next `read` repeat the last `size` bytes; False if that is not possible."""
         ...
 
 
 class Window(NamedTuple):
-    data: bytes  # with padding, or more of the file, behind what counts
-    size: int  # of what counts
-    last: bool  # nothing new came
+    data: bytes  # followed by padding or by later bytes of the file
+    size: int  # bytes of `data` that belong to the window
+    last: bool  # the file has no more bytes
 
 
 class Windows:
@@ -30,11 +30,11 @@ class Windows:
         self._source = source
         self._window_bytes = window_bytes
         self._data = b""
-        self._end = 0  # of what was read
-        self._more = False  # the file went on behind the last window
+        self._end = 0  # of the bytes in `_data` that were read
+        self._more = False  # the last read was a full one
 
     def after(self, taken: int) -> Window:
-        """The next window; `taken` bytes of the last one are done with."""
+        """The next window, given that `taken` bytes of the last one were used."""
         rest = b""
         if not (self._more and taken and self._source.back(self._end - taken)):
             rest = self._data[taken : self._end]

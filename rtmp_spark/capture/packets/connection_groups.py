@@ -1,4 +1,4 @@
-"""Which packet belongs to which pair of endpoints: a window's segments grouped by connection, order kept."""
+"""Group the segments of a window by their pair of endpoints, in packet order."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rtmp_spark.capture.block import Ints
-from rtmp_spark.capture.packet import Segments
+from rtmp_spark.capture.packet_block import Ints
+from rtmp_spark.capture.packets.tcp_segments import Segments
 
 Words = npt.NDArray[np.uint64]
 
 
 @dataclass
 class Flows:
-    """Rows stand sorted by group; groups are numbered in the order of their first packets."""
+    """Rows are sorted by group; groups are numbered in the order of their first packets."""
 
     order: Ints  # index of each row's packet in the segments
     group: Ints
@@ -52,13 +52,13 @@ def _words(addresses: npt.NDArray[np.uint8]) -> tuple[Words, Words]:
 
 
 def _distinct(columns: list[Words]) -> tuple[Ints, Ints]:
-    """Index of the first packet of each distinct combination, and the combination of each packet."""
+    """Index of the first packet of each distinct combination, and the number of each packet's combination."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     _values, first, member = np.unique(mixed, return_index=True, return_inverse=True)
-    if not all((column == column[first][member]).all() for column in columns):  # somebody made hashes collide
+    if not all((column == column[first][member]).all() for column in columns):  # an attacker can make hashes collide
         _values, first, member = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, member.reshape(-1)
 

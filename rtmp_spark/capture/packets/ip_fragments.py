@@ -1,7 +1,7 @@
-"""IP datagrams that came in pieces, put together again.
+"""Reassembly of fragmented IP datagrams.
 
-Pieces may come doubled and in any order; where they overlap, the one that begins earlier wins. Memory and work are
-bounded: the oldest unfinished datagram goes when there are too many, and one in too many pieces is given up.
+Fragments may be repeated and in any order; where they overlap, the one that begins earlier wins. Memory and work are
+bounded: the oldest incomplete datagram is dropped when there are too many, and so is one with too many fragments.
 """
 
 from __future__ import annotations
@@ -9,43 +9,50 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-MOST_DATAGRAMS = 1024
-MOST_PIECES = 2048
-MOST_BYTES = 65_535  # all that an IPv4 total length can say
+from rtmp_spark.codec.limits import DATAGRAM_BYTES, FRAGMENTED_DATAGRAMS, FRAGMENTS_PER_DATAGRAM
 
 Key = tuple[bytes, bytes, int, int]  # source, destination, protocol, identification
 
 
 @dataclass
 class _Datagram:
-    pieces: dict[int, bytes] = field(default_factory=dict)  # by offset, as they came
+    pieces: dict[int, bytes] = field(default_factory=dict)  # by offset, in order of arrival
     length: int | None = None
     received: int = 0
+    frames: list[int] = field(default_factory=list)
 
 
 class Fragments:
     def __init__(self) -> None:
         self._datagrams: dict[Key, _Datagram] = {}
         self.counts: Counter[str] = Counter()
+        self.completed: list[int] = []  # frames of the datagram that was completed last
 
     def __len__(self) -> int:
         return len(self._datagrams)
 
-    def add(self, key: Key, offset: int, more: bool, payload: bytes) -> bytes | None:
-        """Take one piece; gives the whole payload when this was the last one missing."""
-        if offset + len(payload) > MOST_BYTES:
+    @property
+    def waiting(self) -> dict[Key, list[int]]:
+        """The datagrams that are incomplete, with the frames that hold parts of them."""
+        return {key: datagram.frames for key, datagram in self._datagrams.items()}
+
+    def add(self, key: Key, offset: int, more: bool, payload: bytes, frame: int = 0) -> bytes | None:
+        """Take one fragment; returns the whole payload when no fragment is missing any more."""
+        if offset + len(payload) > DATAGRAM_BYTES:
             self.counts["fragment_over_65535"] += 1
             return None
         datagram = self._datagrams.get(key)
         if datagram is None:
-            if len(self._datagrams) >= MOST_DATAGRAMS:
+            if len(self._datagrams) >= FRAGMENTED_DATAGRAMS:
                 self._datagrams.pop(next(iter(self._datagrams)))
                 self.counts["fragments_evicted"] += 1
             datagram = self._datagrams[key] = _Datagram()
+        if offset not in datagram.pieces or not more:
+            datagram.frames.append(frame)
         if offset not in datagram.pieces:
             datagram.pieces[offset] = payload
             datagram.received += len(payload)
-        if len(datagram.pieces) > MOST_PIECES:
+        if len(datagram.frames) > FRAGMENTS_PER_DATAGRAM:
             del self._datagrams[key]
             self.counts["fragments_evicted"] += 1
             return None
@@ -65,4 +72,5 @@ class Fragments:
             return None
         del self._datagrams[key]
         self.counts["reassembled_datagrams"] += 1
+        self.completed = datagram.frames
         return bytes(whole)

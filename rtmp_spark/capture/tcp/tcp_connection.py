@@ -1,8 +1,8 @@
 """One TCP connection: two streams, how it began and how it ended.
 
-A connection is one incarnation of its two endpoints: a SYN with another sequence number begins the next one.
-Packets are taken in the order of the recording, but beginnings and ends are judged by their times, so that
-packets recorded out of order give the same connection.
+Two endpoints may have several connections after each other: a SYN with another sequence number begins the next one.
+Packets are taken in the order of the recording, but beginning and end are decided by packet times, so that packets
+recorded out of order give the same connection.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from rtmp_spark.capture.items import FRAME_BITS, Closed, End, Item
-from rtmp_spark.capture.packet import ACK, FIN, RST, SYN
-from rtmp_spark.capture.stream import MASK, Stream, distance
+from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, RST, SYN
+from rtmp_spark.capture.tcp.frame_numbers import file_no
+from rtmp_spark.capture.tcp.half_stream import Output, Piece, Stream
+from rtmp_spark.capture.tcp.packet_history import PacketHistory
+from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
 from rtmp_spark.codec.errors import CaptureError
+from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
-STATE_VERSION = 3
-LINGER_NS = 60_000_000_000  # a closed connection still owns its packets for so long (TIME_WAIT)
-SILENT_NS = 86_400_000_000_000  # an open one too; nobody could keep all that were never closed
-_OPENING = 1000  # packets, among which the SYN may be recorded in any place
-BRIEF_NS = 240_000_000_000  # and one that said nothing yet (RFC 5382 5, REQ-5: partially open connections)
-_LEAST_WINDOW = 65_535
+STATE_VERSION = 5
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each
@@ -40,11 +38,33 @@ def _host(packed: bytes) -> str:
     return str(ipaddress.IPv6Address(packed))
 
 
+class Packet(NamedTuple):
+    """The TCP header of one packet, with its place in the recording; its payload is passed separately."""
+
+    side: int  # which endpoint of the key sent it
+    frame: int
+    ts_ns: int
+    seq: int
+    ack: int
+    flags: int
+    window: int
+    missing: int = 0  # bytes of the payload that the snapshot length cut off
+    vlan: int = -1
+    wscale: int = -1  # window scale option; -1: none
+
+
+class Closing(NamedTuple):
+    """A FIN or RST."""
+
+    ts_ns: int
+    kind: str
+    direction: int
+
+
 class Connection:
     __slots__ = (
         "client_randoms",
         "dropped",
-        "emitted",
         "files",
         "frame_first",
         "frame_last",
@@ -56,6 +76,7 @@ class Connection:
         "reset_frame",
         "reset_side",
         "reset_ts_ns",
+        "seen",
         "sides",
         "tag",
         "ts_first_ns",
@@ -67,12 +88,12 @@ class Connection:
     def __init__(self, key: Key, number: int) -> None:
         self.key = key
         self.number = number
-        self.sides = (Stream(self, 0), Stream(self, 1))
+        self.sides = (Stream(0), Stream(1))
         self.origin = 0  # the side that opened it
         self.origin_known = False
-        self.emitted = False
-        self.files: list[int] = []  # that hold packets of it, in the order they were read
+        self.files: list[int] = []  # numbers of the files with packets of it, in reading order
         self.dropped = False
+        self.seen = PacketHistory()
         self.reset_side: int | None = None
         self.reset_frame = 0
         self.reset_ts_ns = 0
@@ -83,14 +104,23 @@ class Connection:
         self.frame_last = 0
         self.vlan: int | None = None
         self.weight = (0, 0)
-        self.tag: Any = None
-        self.client_randoms: list[bytes] = []  # of the TLS handshakes on it, once it is over
+        self.tag: Any = None  # for the consumer of the items
+        self.client_randoms: list[bytes] = []  # of its TLS handshakes, set at its end
 
-    # What the consumer sees
+    # -- what the consumer sees ----------------------------------------------------------------------------------------
+
+    @property
+    def emitted(self) -> bool:
+        """Something was delivered, so the direction of the streams must not change any more."""
+        return self.sides[0].emitted or self.sides[1].emitted
+
+    @emitted.setter
+    def emitted(self, value: bool) -> None:
+        self.sides[0].emitted = value
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
-        """From the originator and back."""
+        """The stream from the originator and the stream to it."""
         return self.sides[self.origin], self.sides[1 - self.origin]
 
     @property
@@ -103,38 +133,38 @@ class Connection:
 
     @property
     def midstream(self) -> bool:
-        """Nobody's SYN was recorded."""
+        """No SYN was recorded."""
         return not (self.sides[0].syn or self.sides[1].syn)
 
     @property
     def named(self) -> bool:
-        """When it began is settled, as rows are told by that: a SYN that is recorded still later changes nothing."""
+        """Its first packet is final, because rows are identified by it: a SYN recorded still later changes nothing."""
         if not self.emitted:
             return False
         low, high = self.sides
-        return self.sides[self.origin].syn or low.packets + high.packets > _OPENING
+        return self.sides[self.origin].syn or low.packets + high.packets > OPENING_PACKETS
 
     @property
-    def _first_end(self) -> tuple[int, str, int] | None:
-        ends = [(side.fin_ts_ns, "fin", side.side ^ self.origin) for side in self.sides if side.fin is not None]
+    def _first_closing(self) -> Closing | None:
+        closings = [Closing(s.fin_ts_ns, "fin", s.side ^ self.origin) for s in self.sides if s.fin is not None]
         if self.reset_side is not None:
-            ends.append((self.reset_ts_ns, "rst", self.reset_side ^ self.origin))
-        return min(ends, default=None)
+            closings.append(Closing(self.reset_ts_ns, "rst", self.reset_side ^ self.origin))
+        return min(closings, default=None)
 
     @property
     def close_kind(self) -> str:
-        first = self._first_end
-        return "open" if first is None else first[1]
+        first = self._first_closing
+        return "open" if first is None else first.kind
 
     @property
     def closed_by(self) -> int | None:
         """The direction of the first FIN or RST."""
-        first = self._first_end
-        return None if first is None else first[2]
+        first = self._first_closing
+        return None if first is None else first.direction
 
     @property
     def closed_ts_ns(self) -> int | None:
-        """When the last of both sides ended, None while one may go on."""
+        """When the last of both sides ended; None while one may continue."""
         if self.reset_side is not None:
             return self.reset_ts_ns
         low, high = self.sides
@@ -144,7 +174,7 @@ class Connection:
 
     @property
     def over_ns(self) -> int:
-        """The time up to which packets between these endpoints are its own."""
+        """The time until which packets between its endpoints belong to it."""
         closed = self.closed_ts_ns
         if closed is not None:
             return closed + LINGER_NS
@@ -156,45 +186,53 @@ class Connection:
 
     @property
     def unheard(self) -> bool:
-        """Nothing of it was delivered, and nothing waits to be."""
+        """No payload of it was delivered or is held."""
         return not self.emitted and self.half_open
 
+    @property
+    def uncertain_start(self) -> bool:
+        """Packets were recorded, but the offset of their bytes in the stream is still a guess."""
+        return any(side.packets and not side.synced for side in self.sides)
+
     def drop(self) -> None:
-        """The consumer does not want these bytes: from now on they are counted, not joined."""
+        """The consumer does not want these bytes: from now on they are only counted."""
         self.dropped = True
+        self.seen = PacketHistory()
         for side in self.sides:
             side.forget()
 
-    # Taking packets
+    # -- packets ---------------------------------------------------------------------------------------------------
 
-    def begins_anew(self, side: int, seq: int, ack: int, flags: int, ts_ns: int) -> bool:
+    def begins_anew(self, packet: Packet) -> bool:
         """Whether this packet belongs to the next connection between the same endpoints."""
+        ts_ns, flags = packet.ts_ns, packet.flags
         if self.ts_last_ns is not None and ts_ns > self.over_ns:
             return True
         if not flags & SYN or flags & RST:
             return False
-        stream, other = self.sides[side], self.sides[1 - side]
+        stream, other = self.sides[packet.side], self.sides[1 - packet.side]
         if stream.syn:
-            return stream.base != (seq + 1) & MASK
+            return stream.base != (packet.seq + 1) & MASK
         if flags & ACK:
             if other.syn:  # it may acknowledge data that came with the SYN (RFC 7413)
-                return not 0 <= other.offset_of(ack) <= other.top
+                return not 0 <= other.offset_of(packet.ack) <= other.top
         elif stream.synced and stream.base is not None:
-            # Told by the other side's SYN-ACK, else guessed in the middle of a connection.
-            return not other.syn or stream.base != (seq + 1) & MASK
+            # The base is known from the other side's SYN-ACK, else guessed in the middle of a connection.
+            return not other.syn or stream.base != (packet.seq + 1) & MASK
         if self.half_open and self.closed_ts_ns is None:
             return False
         return self.ts_first_ns is not None and ts_ns > self.ts_first_ns
 
     def weigh(self, *, gone: bool = False) -> tuple[int, int]:
-        """By how much the bytes held and remembered here have grown since the last time."""
+        """By how much (held bytes, history bytes) have grown since the last call."""
         low, high = self.sides
-        weight = (0, 0) if gone else (low.held_cost + high.held_cost, len(low.history) + len(high.history))
+        history = len(low.history) + len(high.history) + self.seen.size_bytes
+        weight = (0, 0) if gone else (low.held_cost + high.held_cost, history)
         change = weight[0] - self.weight[0], weight[1] - self.weight[1]
         self.weight = weight
         return change
 
-    def flush(self, out: list[Item]) -> None:
+    def flush(self, out: Output) -> None:
         for side in self.sides:
             side.flush(out)
 
@@ -211,44 +249,43 @@ class Connection:
 
     def note_last(self, frame: int, ts_ns: int) -> None:
         """A packet that may be its last, never its first."""
-        number = frame >> FRAME_BITS
-        if not self.files or (self.files[-1] != number and number not in self.files):
-            self.files.append(number)
+        self.note_file(file_no(frame))
         last = self.ts_last_ns
         if last is None or ts_ns > last or (ts_ns == last and frame > self.frame_last):
             self.ts_last_ns = ts_ns
             self.frame_last = frame
 
+    def note_file(self, number: int) -> None:
+        if not self.files or (self.files[-1] != number and number not in self.files):
+            self.files.append(number)
+
+    def count_duplicates(self, side: int, packets: int, size: int, frame: int, ts_ns: int) -> None:
+        """Packets of one side that were recorded before; the first of them is `frame`."""
+        stream = self.sides[side]
+        stream.duplicate_packets += packets
+        stream.duplicate_bytes += size
+        stream.captured_bytes += size
+        self.note_file(file_no(frame))
+        if stream.duplicate_frame is None:
+            stream.duplicate_frame, stream.duplicate_ts_ns = frame, ts_ns
+
     def opened_by(self, side: int) -> None:
         if not self.origin_known and not self.emitted:
             self.origin, self.origin_known = side, True
 
-    def receive(
-        self,
-        side: int,
-        frame: int,
-        ts_ns: int,
-        seq: int,
-        ack: int,
-        flags: int,
-        window: int,
-        data: bytes,
-        missing: int,
-        vlan: int,
-        wscale: int,
-        out: list[Item],
-    ) -> tuple[int, int]:
-        """One packet, the careful way; gives (end offset of its payload or -1, retransmitted bytes)."""
+    def receive(self, packet: Packet, data: bytes, out: Output) -> tuple[int, int]:
+        """Take any packet; returns (end offset of its payload or -1, retransmitted bytes)."""
+        side, frame, ts_ns, seq, ack, flags, window, missing, vlan, wscale = packet
         stream, other = self.sides[side], self.sides[1 - side]
         self.note(side, frame, ts_ns, vlan)
         stream.packets += 1
         stream.captured_bytes += len(data)
-        stream.note(frame, ts_ns, frame, ts_ns)
+        stream.note(ts_ns, frame, ts_ns)
         if flags & ACK:
             self.acknowledge(other, ack)
         if flags & RST:
-            stream.skip(len(data), "in_reset")  # some systems explain a reset in words
-            self._reset(stream, other, seq, ack, flags, frame, ts_ns)
+            stream.skip(len(data), "in_reset")  # some systems explain a reset in text
+            self._reset(packet)
             return -1, 0
         if flags & SYN:
             self.synchronise(side, frame, seq, ack, flags, wscale, out)
@@ -267,7 +304,8 @@ class Connection:
             if stream.base is None:
                 stream.base = seq
             return -1, 0
-        end, retransmitted = stream.receive(seq, data, missing, bool(flags & FIN), frame, ts_ns, out)
+        payload = Piece(0, len(data), data, frame, ts_ns)
+        end, retransmitted = stream.receive(seq, payload, missing, bool(flags & FIN), out)
         return (end if data or missing else -1), retransmitted
 
     def scaled(self, stream: Stream, window: int, flags: int) -> int:
@@ -275,15 +313,15 @@ class Connection:
         return window if flags & SYN or not both else window << stream.scale
 
     def window_shift(self, stream: Stream) -> int:
-        """By how much the windows that this side announces are shifted (RFC 7323 2.2), -1 where nothing tells."""
+        """The scale of the windows that this side advertises (RFC 7323 2.2); -1 if it is unknown."""
         other = self.sides[1 - stream.side]
         if (stream.syn and stream.scale < 0) or (other.syn and other.scale < 0):
-            return 0  # one side without the option: none scales
-        answers = self.origin_known and stream.side != self.origin  # a SYN-ACK has it only where the SYN had
+            return 0  # without the option on one side, neither scales
+        answers = self.origin_known and stream.side != self.origin  # a SYN-ACK has the option only if the SYN had it
         return stream.scale if stream.syn and (other.syn or answers) else -1
 
     def scaled_since(self, stream: Stream) -> int:
-        """The packet that told `window_shift` for this side."""
+        """The packet from which `window_shift` of this side is known."""
         other = self.sides[1 - stream.side]
         plain = [side.syn_frame for side in self.sides if side.syn and side.scale < 0]
         if plain:
@@ -298,7 +336,7 @@ class Connection:
         if heard is not None and (heard < 0 or distance(ack, heard) > 0):
             stream.heard_seq = ack
 
-    def synchronise(self, side: int, frame: int, seq: int, ack: int, flags: int, wscale: int, out: list[Item]) -> None:
+    def synchronise(self, side: int, frame: int, seq: int, ack: int, flags: int, wscale: int, out: Output) -> None:
         stream, other = self.sides[side], self.sides[1 - side]
         if stream.syn:
             return
@@ -310,65 +348,53 @@ class Connection:
         if flags & ACK and not other.synced:
             other.begin(ack, out)
 
-    def _reset(self, stream: Stream, other: Stream, seq: int, ack: int, flags: int, frame: int, ts_ns: int) -> None:
+    def _reset(self, packet: Packet) -> None:
         if self.reset_side is not None:
             return
+        stream, other = self.sides[packet.side], self.sides[1 - packet.side]
         if stream.synced and stream.base is not None:
-            offset = stream.offset_of(seq)
+            offset = stream.offset_of(packet.seq)
             acked = stream.acked_offset
             low = stream.next_offset if acked is None else min(stream.next_offset, acked)
-            high = max(stream.top, stream.next_offset, acked or 0) + max(other.window, _LEAST_WINDOW)
+            high = max(stream.top, stream.next_offset, acked or 0) + max(other.window, LEAST_RESET_WINDOW)
             acceptable = low <= offset <= high
-            if acceptable and not flags & ACK:
+            if acceptable and not packet.flags & ACK:
                 heard = -1 if stream.acked_seq is None else stream.acked_seq
-                self.acknowledge(stream, seq)  # it is what the other acknowledged last (RFC 9293 3.10.7.1)
+                self.acknowledge(stream, packet.seq)  # the last acknowledgement of the other (RFC 9293 3.10.7.1)
                 stream.heard_seq = heard
-        elif flags & ACK and other.synced and other.base is not None:
-            # The refusal of a SYN: its own sequence number is 0 and says nothing (RFC 9293 3.5.2).
-            acceptable = abs(distance(ack, other.base + other.next_offset)) <= _LEAST_WINDOW
+        elif packet.flags & ACK and other.synced and other.base is not None:
+            # The SYN was refused: the sequence number of this RST is 0 and means nothing (RFC 9293 3.5.2).
+            acceptable = abs(distance(packet.ack, other.base + other.next_offset)) <= LEAST_RESET_WINDOW
         else:
             acceptable = True
         if acceptable:
-            self.reset_side, self.reset_frame, self.reset_ts_ns = stream.side, frame, ts_ns
+            self.reset_side, self.reset_frame, self.reset_ts_ns = stream.side, packet.frame, packet.ts_ns
         else:
             self.resets_ignored += 1
 
-    def finish(self, out: list[Item]) -> None:
-        """No packet will come any more: holes are gaps, both streams end."""
-        if not self.dropped:
-            for stream in self.streams:
-                stream.finish(out)
-                stream.history = b""
-                if stream.packets:
-                    out.append(self._end(stream))
-        out.append(Closed(self))
+    # -- state -----------------------------------------------------------------------------------------------------
 
-    def _end(self, stream: Stream) -> End:
-        if stream.fin is not None:
-            return End(self, stream.direction, "fin", stream.next_offset, stream.fin_frame, stream.fin_ts_ns)
-        if self.reset_side is not None:
-            return End(self, stream.direction, "rst", stream.next_offset, self.reset_frame, self.reset_ts_ns)
-        return End(self, stream.direction, "open", stream.next_offset, stream.frame_last, stream.ts_last_ns or 0)
-
-    # The state as a value
-
-    def state(self) -> list[Any]:
-        """Everything needed to go on in another process; take it between two feeds, before `finish`."""
-        return [STATE_VERSION, self.key.hex(), *_kept(self), *(side.state() for side in self.sides)]
+    def state(self, next_head_ns: int | None = None) -> list[Any]:
+        """Plain data to resume from in another process; take it between two feeds. `next_head_ns`: when the next file
+        begins; it may repeat packets since then."""
+        overlaps = next_head_ns is not None and (self.ts_last_ns or 0) >= next_head_ns
+        sides = [side.state() for side in self.sides]
+        return [STATE_VERSION, self.key.hex(), *_kept(self), self.seen.state(overlaps), *sides]
 
     @classmethod
     def resume(cls, state: list[Any], number: int) -> Connection:
         try:
-            version, key, *kept, low, high = state
+            version, key, *kept, seen, low, high = state
             if version != STATE_VERSION:
                 raise ValueError(f"version {version}")
             connection = cls(bytes.fromhex(key), number)
-            for name, value in zip(_KEPT, kept, strict=True):
-                setattr(connection, name, value)
+            connection.seen = PacketHistory.resume(seen)
             for side, saved in zip(connection.sides, (low, high)):
                 side.restore(saved)
+            for name, value in zip(_KEPT, kept, strict=True):
+                setattr(connection, name, value)
         except (ValueError, TypeError) as error:
-            detail = f"the saved state of a connection cannot be used: {error}"
+            detail = f"the saved state of a connection cannot be read: {error}"
             raise CaptureError(None, detail, "ingest again with --redo") from None
         return connection
 

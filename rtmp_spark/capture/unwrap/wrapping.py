@@ -1,19 +1,19 @@
-"""What a layer around RTMP looks like to the conversation inside it: TLS (tls.py), HTTP (rtmpt.py).
+"""The interface of a layer around RTMP: TLS (tls/) or HTTP (rtmpt/).
 
-A wrapping takes the items of a connection and gives items of what was inside, so nothing above knows that there was
-one. Shapes only; whoever decides that a connection is wrapped makes the wrapping.
+A wrapping takes the items of a connection and returns items of its content, so later steps work the same with and
+without one. The conversation decides whether a connection is wrapped, and creates the wrapping.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from rtmp_spark.capture.items import Item
+from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.codec.errors import ViolationCode
 
 
 class Noted(NamedTuple):
-    """Something worth telling about the wrapping itself, for a finding."""
+    """An observation about the wrapping itself, for a finding."""
 
     code: ViolationCode
     direction: int | None
@@ -37,40 +37,40 @@ class WrappingFacts(NamedTuple):
     server_name: str | None = None
     tls_version: str | None = None
     tls_cipher: str | None = None
-    goodbye_ns: int | None = None  # when the client said in the wrapping's own words that it is done
+    goodbye_ns: int | None = None  # when the client closed the session by the protocol of the wrapping
 
 
 class Wrapping(Protocol):
-    refusal: str  # why a connection gives no rows when there is nothing to read in it
+    refusal: str  # the reason why a connection without readable content has no rows
 
     @property
     def readable(self) -> bool | None:
-        """Whether there is something inside that can be read; None while that is open."""
+        """Whether it has content that can be read; None while that is unknown."""
 
     @property
     def facts(self) -> WrappingFacts: ...
 
     @property
     def client_randoms(self) -> list[bytes]:
-        """Under these the secrets of the connection stand in a key log."""
+        """The client randoms under which a key log lists the secrets of the connection."""
 
     @property
     def carriers(self) -> list[Any]:
-        """The TCP connections that it came over, where these may be several; empty where it is the one it is in."""
+        """The TCP connections that carry it, if there may be several; else empty."""
 
     @property
     def joined(self) -> bool:
-        """Whether what is inside began before the recording, though the connection did not."""
+        """Whether its content began before the recording although the connection did not."""
 
     def receive(self, item: Item) -> list[Item]: ...
 
     def finish(self) -> list[Item]:
-        """No more items come: what was held back."""
+        """No more items will come: returns the content that was held back."""
 
     def take_noted(self) -> list[Noted]: ...
 
     def end_notes(self) -> list[Noted]:
-        """What only the end shows."""
+        """Observations that are only possible at the end."""
 
     def state(self) -> dict[str, Any]: ...
 

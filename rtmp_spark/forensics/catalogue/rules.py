@@ -1,18 +1,17 @@
-"""The catalogue of findings as one mapping, and what is made of it: rows' texts, `explain`, docs/findings.md.
+"""All rules as one mapping, and the texts derived from it: columns of `findings`, `explain`, docs/findings.md.
 
-`python -m rtmp_spark.forensics.catalogue` prints the document.
+`python -m rtmp_spark.forensics.catalogue.rules` prints docs/findings.md.
 """
 
 from __future__ import annotations
 
-from rtmp_spark.capture.findings import CatalogueEntry
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.forensics.texts import content, recording, session, wire
-from rtmp_spark.forensics.texts.entry import Entry
+from rtmp_spark.forensics.catalogue import content_rules, session_rules, transport_rules, wire_rules
+from rtmp_spark.forensics.catalogue.entry import NO_ACTION, PUBLISH, CatalogueEntry, Entry
 
 CATALOGUE: dict[ViolationCode, Entry] = {
     ViolationCode[entry.code]: entry
-    for entry in (*recording.ENTRIES, *wire.ENTRIES, *content.ENTRIES, *session.ENTRIES)
+    for entry in (*transport_rules.ENTRIES, *wire_rules.ENTRIES, *content_rules.ENTRIES, *session_rules.ENTRIES)
 }
 FAMILIES = {
     "CAPTURE": "The capture file",
@@ -27,46 +26,47 @@ FAMILIES = {
     "AMF": "AMF values",
     "CMD": "Commands",
     "MEDIA": "Media",
-    "TIME": "Times",
+    "TIME": "Timestamps and delivery",
     "SESSION": "Sessions",
 }
 
 
 def entry(code: ViolationCode) -> CatalogueEntry:
-    """The texts that a row of `findings` has from its code."""
+    """The texts that every row of `findings` with this code shares."""
     found = CATALOGUE[code]
-    return CatalogueEntry(found.title, found.clause, None if found.remedy == "None needed." else found.remedy)
+    return CatalogueEntry(found.title, found.clause, None if found.remedy == NO_ACTION else found.remedy)
 
 
 def with_cause(word: str) -> ViolationCode | None:
-    """The finding that may give this word as its cause."""
+    """The rule whose findings may give this cause; None for a word that is not a cause."""
     return next((code for code, found in CATALOGUE.items() if any(word == one.name for one in found.causes)), None)
 
 
 def severities(code: ViolationCode) -> tuple[Severity, ...]:
-    """The usual one first."""
+    """All severities that findings of this rule can have, the usual one first."""
     return (code.severity, *(Severity(word) for word in CATALOGUE[code].also))
 
 
 def reproduce(code: ViolationCode) -> str | None:
-    """The command that breaks this rule on purpose."""
+    """The command that breaks this rule on purpose; None if there is none."""
     generator = CATALOGUE[code].generator
     if not generator:
         return None
-    target = " rtmp://127.0.0.1/live/test" if generator == "publish" else ""
-    source = " FILE.flv" if generator == "publish" else ""
-    return f"rtmp-spark {generator}{source}{target} --fault {code.value}"
+    operands = " FILE.flv rtmp://127.0.0.1/live/test" if generator == PUBLISH else ""
+    return f"rtmp-spark {generator}{operands} --fault {code.value}"
 
 
 def document() -> str:
-    """docs/findings.md."""
+    """The content of docs/findings.md."""
     lines = [
         "# Findings",
         "",
-        "Every rule that `rtmp-spark` knows, with the name that stands in `findings.rule_id`, in the names of the",
-        "`invalid` vectors, and behind `explain` and `--fault`. Generated from the catalogue; do not edit.",
+        "Every rule that `rtmp-spark` checks. The same name is used in `findings.rule_id`, by `rtmp-spark explain`, by",
+        "`--fault` and for the `invalid` vectors. Generated from the catalogue; do not edit.",
         "",
-        "error: a peer broke a MUST, or media is lost. warning: it works by luck, or degrades. info: worth knowing.",
+        "- error: a peer violated a requirement of the protocol, or media is lost.",
+        "- warning: the stream is degraded, or works only because the other side tolerates the violation.",
+        "- info: not a problem, but useful to know.",
     ]
     for family, title in FAMILIES.items():
         lines += ["", f"## {title}"]
@@ -77,10 +77,11 @@ def document() -> str:
 
 
 def _section(code: ViolationCode, found: Entry) -> list[str]:
-    words = " or ".join(severity.value for severity in severities(code))
-    lines = [f"### {code.value}", "", f"**{found.title}.** {words}." + (f" {found.clause}." if found.clause else "")]
+    severity = " or ".join(severity.value for severity in severities(code))
+    clause = f" Clause: {found.clause}." if found.clause else ""
+    lines = [f"### {code.value}", "", f"**{found.title}.** Severity: {severity}.{clause}"]
     lines += ["", f"When: {found.when}", "", f"Why it matters: {found.why}"]
-    if found.remedy != "None needed.":
+    if found.remedy != NO_ACTION:
         lines += ["", f"What to do: {found.remedy}"]
     if found.causes:
         lines += ["", "| cause | what happened | what to do |", "|---|---|---|"]
@@ -89,9 +90,9 @@ def _section(code: ViolationCode, found: Entry) -> list[str]:
         lines += ["", f"Seen: {found.cases}"]
     if found.wireshark:
         lines += ["", f"Wireshark: `{found.wireshark}`"]
-    again = reproduce(code)
-    if again:
-        lines += ["", f"Cause it: `{again}`"]
+    command = reproduce(code)
+    if command:
+        lines += ["", f"Reproduce: `{command}`"]
     return lines
 
 

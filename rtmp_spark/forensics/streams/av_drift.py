@@ -1,17 +1,18 @@
-"""How far sound and picture lie apart, and whether they drift.
+"""The offset between audio and video timestamps, and whether it drifts.
 
-A sample is the time of the last sound frame minus that of a picture at the same place of the stream, so it does not
-depend on when packets arrived. Samples are averaged over stretches of media time; when there are too many stretches,
-neighbours are joined. The slope is a robust one (the median of slopes between distant stretches), and counts as drift
-only where both halves of the stream show it: a step is no drift.
+A sample is the timestamp of the last audio frame minus that of a video frame at the same place of the stream, so it
+does not depend on arrival times. Samples are averaged over stretches of media time; when there are too many stretches,
+neighbours are merged. The slope is the median of the slopes between distant stretches. It counts as drift only if both
+halves of the stream show it: a single step is not drift.
 """
 
 from __future__ import annotations
 
-from statistics import median
+from rtmp_spark.codec.limits import DRIFT_STRETCHES
+from rtmp_spark.forensics.median import median
+from rtmp_spark.forensics.thresholds import SKEW_STRETCHES
 
 FIRST_WIDTH_MS = 1000
-MOST_STRETCHES = 512
 
 
 class Drift:
@@ -21,50 +22,52 @@ class Drift:
         self._width = FIRST_WIDTH_MS
         self._sums: dict[int, list[int]] = {}  # stretch -> [sum, samples]
 
-    def add(self, media_ms: int, apart_ms: int) -> None:
+    def add(self, media_ms: int, offset_ms: int) -> None:
         stretch = media_ms // self._width
         sums = self._sums.get(stretch)
         if sums is not None:
-            sums[0] += apart_ms
+            sums[0] += offset_ms
             sums[1] += 1
             return
-        self._sums[stretch] = [apart_ms, 1]
-        if len(self._sums) > MOST_STRETCHES:
-            self._join()
+        self._sums[stretch] = [offset_ms, 1]
+        if len(self._sums) > DRIFT_STRETCHES:
+            self._merge_neighbours()
 
-    def _join(self) -> None:
+    def _merge_neighbours(self) -> None:
         self._width *= 2
-        joined: dict[int, list[int]] = {}
+        merged: dict[int, list[int]] = {}
         for stretch, (total, samples) in self._sums.items():
-            sums = joined.setdefault(stretch // 2, [0, 0])
+            sums = merged.setdefault(stretch // 2, [0, 0])
             sums[0] += total
             sums[1] += samples
-        self._sums = joined
+        self._sums = merged
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        self._width = FIRST_WIDTH_MS
+        self._sums = {}
 
     def _points(self) -> list[tuple[float, float]]:
-        """Middle of each stretch in minutes of media time, and how far apart it was on average."""
+        """The middle of each stretch in minutes of media time, and its mean offset in ms."""
         return [
             ((stretch + 0.5) * self._width / 60_000, total / samples)
             for stretch, (total, samples) in sorted(self._sums.items())
         ]
 
-    def apart_ms(self) -> float | None:
+    def median_offset_ms(self) -> float | None:
         points = self._points()
         return median(y for _, y in points) if points else None
 
     def minutes(self) -> float:
+        """The media time covered by samples."""
         points = self._points()
         return points[-1][0] - points[0][0] + self._width / 60_000 if points else 0.0
 
     def per_minute(self) -> float | None:
-        """Milliseconds a minute; None below ten stretches, where noise would be taken for drift."""
+        """The drift in ms per minute; None with too few stretches, where noise would look like drift."""
         return _slope(self._points())
 
     def steady_per_minute(self) -> float | None:
-        """The same, and None unless each half alone drifts the same way at half that speed or more."""
+        """The drift in ms per minute; None unless each half alone drifts the same way, at least half as fast."""
         points = self._points()
         whole = _slope(points)
         if whole is None:
@@ -80,17 +83,17 @@ class Drift:
 
     @classmethod
     def resume(cls, state: list[object]) -> Drift:
-        drift = cls()
+        own = cls()
         width, stretches = state
         assert isinstance(width, int) and isinstance(stretches, list)
-        drift._width = width
-        drift._sums = {stretch: [total, samples] for stretch, total, samples in stretches}
-        return drift
+        own._width = width
+        own._sums = {stretch: [total, samples] for stretch, total, samples in stretches}
+        return own
 
 
 def _slope(points: list[tuple[float, float]]) -> float | None:
-    """Median of the slopes between points that lie half the series apart."""
-    if len(points) < 10:
+    """The median of the slopes between points that are half the series apart."""
+    if len(points) < SKEW_STRETCHES:
         return None
     half = len(points) // 2
     return median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in zip(points, points[half:]))

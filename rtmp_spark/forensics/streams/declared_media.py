@@ -1,29 +1,24 @@
-"""What onMetaData says against what the stream holds: MEDIA_DECLARED, MEDIA_TRACK_ABSENT.
+"""MEDIA_DECLARED, MEDIA_TRACK_ABSENT: onMetaData compared with the stream.
 
-Metadata is read for what it says, not believed: zeros and empty texts declare nothing. A rule is silent where the
-bitstream does not tell the same thing exactly (sample rates in legacy tag headers are classes, not rates).
+Zeros and empty strings in metadata declare nothing. A value is compared only if the bitstream contains it exactly:
+sample rates in legacy tag headers are classes, not rates.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from rtmp_spark.capture import arguments
-from rtmp_spark.capture.facts import noted
-from rtmp_spark.capture.findings import Finding
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.media.tag import AUDIO_FORMATS, AUDIO_FOURCC, VIDEO_CODECS, VIDEO_FOURCC
-from rtmp_spark.forensics.measure import StreamMeasure
-from rtmp_spark.forensics.track import Track
+from rtmp_spark.codec.media.codecs import AUDIO_FORMATS, AUDIO_FOURCC, FAMILY_OF, VIDEO_CODECS, VIDEO_FOURCC
+from rtmp_spark.codec.shared_arguments import noted
+from rtmp_spark.conversation import command_arguments
+from rtmp_spark.forensics.findings import Finding
+from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
+from rtmp_spark.forensics.thresholds import ABSENT_MEDIA_MS, DECLARED_FPS_MEDIA_MS, DECLARED_FPS_SHARE
 
-FAMILIES = {
-    "avc1": "avc", "hvc1": "hevc", "vvc1": "vvc", "av01": "av1", "vp09": "vp9", "vp08": "vp8", "mp4a": "aac",
-    "Opus": "opus", "fLaC": "flac", ".mp3": "mp3", "mp3_8k": "mp3", "ac-3": "ac3", "ec-3": "eac3",
-    "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser",
-}  # fmt: skip
+FAMILIES = {**FAMILY_OF, "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser"}
 _EXACT_RATES = frozenset(("aac", "mp3", "opus", "flac", "ac3", "eac3"))
-_FPS_MEDIA_MS = 5000
-_ABSENT_MEDIA_MS = 2000
+# Fields of onMetaData with numbers, and the columns of `streams` that they declare.
 _NUMBERS = {
     "width": "width",
     "height": "height",
@@ -36,13 +31,13 @@ _NUMBERS = {
 
 @noted
 def declaration(args: list[Any]) -> dict[str, Any] | None:
-    """What the first object among the arguments of onMetaData declares; None where there is none."""
-    given = next(filter(None, map(arguments.fields, args)), None)
+    """What the first object among the arguments of onMetaData declares; None without an object."""
+    given = next(filter(None, map(command_arguments.fields, args)), None)
     return None if given is None else read_metadata(given)
 
 
 def read_metadata(fields: dict[str, Any]) -> dict[str, Any]:
-    """The declared_* columns of `streams` that these fields of onMetaData fill, by the name of the measured one."""
+    """The declared_* columns of `streams` for these fields of onMetaData, by the name of the measured column."""
     declared: dict[str, Any] = {}
     for name, column in _NUMBERS.items():
         value = _number(fields.get(name))
@@ -69,7 +64,7 @@ def read_metadata(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, also one in a text; anything else declares nothing."""
+    """A finite number, also one in a string; None for anything else, which declares nothing."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -81,7 +76,7 @@ def _number(value: Any) -> float | None:
 
 
 def _codec(value: Any, kind: str) -> str | None:
-    """The codec that an id means: a FourCC as text or number, or the id of a legacy tag."""
+    """The codec of an id in metadata: a FourCC as string or number, or the codec id of a legacy tag."""
     known = AUDIO_FOURCC if kind == "audio" else VIDEO_FOURCC
     if isinstance(value, str):
         return value if value in known else None
@@ -95,20 +90,22 @@ def _codec(value: Any, kind: str) -> str | None:
 
 
 def family(codec: str | None) -> str | None:
+    """One name for the legacy and enhanced names of a codec."""
     return FAMILIES.get(codec, codec) if codec is not None else None
 
 
 def contradictions(measure: StreamMeasure) -> list[Finding]:
+    """Return the findings MEDIA_DECLARED of a stream."""
     found: list[Finding] = []
     declared = measure.declared
     video, audio = measure.video, measure.audio
 
-    def say(what: str, said: str, is_so: str) -> None:
+    def report(what: str, said: str, measured: str) -> None:
         found.append(
             Finding(
-                ViolationCode.MEDIA_DECLARED, f"onMetaData says {what} {said}, the stream has {is_so}", None,
+                ViolationCode.MEDIA_DECLARED, f"onMetaData declares {what} {said}, the stream has {measured}", None,
                 measure.author, measure.direction, measure.stream_id, declared.get("msg_no"), declared.get("frame"),
-                declared.get("ts"), 1, said, is_so,
+                declared.get("ts"), 1, said, measured,
             )
         )  # fmt: skip
 
@@ -116,46 +113,47 @@ def contradictions(measure: StreamMeasure) -> list[Finding]:
         said = declared.get(f"{kind}_codec")
         if track is not None and track.frames and said is not None and track.codec is not None:
             if family(said) != family(track.codec) and not track.codec.startswith("unknown"):
-                say(f"{kind} codec", said, track.codec)
+                report(f"{kind} codec", said, track.codec)
     if video is not None and video.sizes and "width" in declared and "height" in declared:
         size = [declared["width"], declared["height"]]
         if size not in video.sizes:
-            say("picture size", f"{size[0]}x{size[1]}", " and ".join(f"{w}x{h}" for w, h in video.sizes))
+            report("resolution", f"{size[0]}x{size[1]}", " and ".join(f"{w}x{h}" for w, h in video.sizes))
     if audio is not None and audio.rates and family(audio.codec) in _EXACT_RATES and "sample_rate" in declared:
         rate = declared["sample_rate"]
         if not any(rate in (one, 2 * one) or 2 * rate == one for one in audio.rates):
-            say("sample rate", f"{rate} Hz", " and ".join(f"{one} Hz" for one in audio.rates))
-    if video is not None and video.elapsed >= _FPS_MEDIA_MS and "fps" in declared and not measure.gaps:
-        rates = [rate for rate in (video.rate(), video.steady_rate()) if rate]
+            report("sample rate", f"{rate} Hz", " and ".join(f"{one} Hz" for one in audio.rates))
+    if video is not None and video.elapsed >= DECLARED_FPS_MEDIA_MS and "fps" in declared and not measure.gaps:
+        rates = [rate for rate in (video.rate(), video.rate_without_pauses()) if rate]
         said = declared["fps"]
-        if len(rates) == 2 and all(abs(rate - said) > 0.1 * said for rate in rates):
-            say("frame rate", f"{said:g}", f"{rates[0]:.2f}")
+        if len(rates) == 2 and all(abs(rate - said) > DECLARED_FPS_SHARE * said for rate in rates):
+            report("frame rate", f"{said:g}", f"{rates[0]:.2f}")
     return found
 
 
 def absent_tracks(measure: StreamMeasure) -> list[Finding]:
-    """Announced by onMetaData or by a configuration, and no frame of it while the other track came."""
+    """Return the findings MEDIA_TRACK_ABSENT of a stream: a track that was announced has no frame, the other has."""
     if measure.gaps or not measure.start_known:
         return []
     found: list[Finding] = []
     longest = max((track.elapsed for track in measure.tracks.values()), default=0)
-    if longest < _ABSENT_MEDIA_MS:
+    if longest < ABSENT_MEDIA_MS:
         return []
     for kind in ("video", "audio"):
         if measure.frames(kind):
             continue
-        track: Track | None = measure.video if kind == "video" else measure.audio
+        track = measure.video if kind == "video" else measure.audio
         msg_no, frame, ts = (measure.declared.get(name) for name in ("msg_no", "frame", "ts"))
         if track is not None and track.configs:
-            by = "its configuration was sent"
+            announced = "its configuration was sent"
             msg_no, frame, ts = track.place or (msg_no, frame, ts)
         elif f"{kind}_codec" in measure.declared:
-            by = "onMetaData announces it"
+            announced = "onMetaData declares it"
         else:
             continue
         found.append(
             Finding(
-                ViolationCode.MEDIA_TRACK_ABSENT, f"no {kind} frame came in {longest / 1000:.1f} s, though {by}", None,
+                ViolationCode.MEDIA_TRACK_ABSENT, f"no {kind} frame in {longest / 1000:.1f} s, although {announced}",
+                None,
                 measure.author, measure.direction, measure.stream_id, msg_no, frame, ts, 1,
                 f"{kind} frames", "none",
             )

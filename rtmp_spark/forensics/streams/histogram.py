@@ -1,8 +1,8 @@
-"""Counts of whole numbers, for medians without keeping the numbers. State is a plain list."""
+"""Counts of integers: medians without keeping every value."""
 
 from __future__ import annotations
 
-MOST_VALUES = 4096  # distinct ones; a sender that makes up more only blurs its own median
+from rtmp_spark.codec.limits import HISTOGRAM_VALUES
 
 
 class Histogram:
@@ -15,7 +15,7 @@ class Histogram:
         counts = self.counts
         if value in counts:
             counts[value] += 1
-        elif len(counts) < MOST_VALUES:
+        elif len(counts) < HISTOGRAM_VALUES:
             counts[value] = 1
 
     @property
@@ -34,11 +34,19 @@ class Histogram:
                 return float(value)
         raise AssertionError("counts add up to their total")
 
+    def count_outside(self, low: float, high: float) -> int:
+        """The number of values below `low` or above `high`."""
+        return sum(count for value, count in self.counts.items() if not low <= value <= high)
+
     def mean_below(self, limit: float) -> float | None:
-        """Mean of the values up to `limit`."""
+        """The mean of the values up to `limit`; None without such values."""
         kept = [(value, count) for value, count in self.counts.items() if value <= limit]
         number = sum(count for _, count in kept)
         return sum(value * count for value, count in kept) / number if number else None
+
+    def count_above(self, limit: float) -> int:
+        """The number of values greater than `limit`."""
+        return sum(count for value, count in self.counts.items() if value > limit)
 
     def largest(self) -> int | None:
         return max(self.counts, default=None)

@@ -1,4 +1,4 @@
-"""Capture files: every classic layout, compression, damage, and byte ranges. Files are made by tests/rewrite.py."""
+"""Classic pcap files: every layout, compression, damage, and byte ranges. tests/kit/capture_rewriting.py makes them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rewrite
+from kit import capture_rewriting
 
-from rtmp_spark.capture import pcap
-from rtmp_spark.capture.files import Capture, open_capture, read_range, sort_by_first_packet
+from rtmp_spark.capture.files import pcap
+from rtmp_spark.capture.files.byte_range import read_range
+from rtmp_spark.capture.files.open_capture import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
 
@@ -44,14 +45,23 @@ def expected(packets: list[tuple[int, bytes]]) -> list[tuple[int, int, bytes]]:
 @pytest.mark.parametrize("window_bytes", [50, 333, 1 << 20])
 def test_the_four_magics(order: str, nano: bool, window_bytes: int) -> None:
     packets = frames(60)
-    capture = open_capture(io.BytesIO(rewrite.pcap(packets, 113, order=order, nano=nano)), window_bytes=window_bytes)
+    capture = open_capture(
+        io.BytesIO(capture_rewriting.pcap(packets, 113, order=order, nano=nano)), window_bytes=window_bytes
+    )
     assert contents(capture) == expected(packets)
-    assert (capture.format, capture.link_types, capture.status, capture.packets) == ("pcap", [113], "ok", 60)
-    assert (capture.ts_first_ns, capture.ts_last_ns) == (packets[0][0], packets[-1][0])
+    assert (capture.facts.format, capture.facts.link_types, capture.facts.status, capture.facts.packets) == (
+        "pcap",
+        [113],
+        "ok",
+        60,
+    )
+    assert (capture.facts.ts_first_ns, capture.facts.ts_last_ns) == (packets[0][0], packets[-1][0])
 
 
 def test_nanoseconds_are_kept() -> None:
-    ((_, ts_ns, _),) = contents(open_capture(io.BytesIO(rewrite.pcap([(1_234_567_890_123_456_789, b"x")], nano=True))))
+    ((_, ts_ns, _),) = contents(
+        open_capture(io.BytesIO(capture_rewriting.pcap([(1_234_567_890_123_456_789, b"x")], nano=True)))
+    )
     assert ts_ns == 1_234_567_890_123_456_789
 
 
@@ -65,9 +75,9 @@ def test_kuznetzovs_modified_format() -> None:
 
 
 def test_fcs_bits_do_not_change_the_link_type() -> None:
-    data = bytearray(rewrite.pcap(frames(1)))
+    data = bytearray(capture_rewriting.pcap(frames(1)))
     data[20:24] = struct.pack("<I", 0x5400_0001)
-    assert open_capture(io.BytesIO(bytes(data))).link_types == [1]
+    assert open_capture(io.BytesIO(bytes(data))).facts.link_types == [1]
 
 
 def test_our_writer_is_read_by_an_independent_reader(tmp_path: Path) -> None:
@@ -75,7 +85,7 @@ def test_our_writer_is_read_by_an_independent_reader(tmp_path: Path) -> None:
     for nano in (False, True):
         pcap.write(tmp_path / "a.pcap", packets, 113, nanosecond=nano)
         data = (tmp_path / "a.pcap").read_bytes()
-        assert rewrite.records(data) == packets
+        assert capture_rewriting.records(data) == packets
         assert struct.unpack_from("<I", data, 20)[0] == 113
 
 
@@ -87,51 +97,51 @@ def test_writer_cuts_at_the_snapshot_length() -> None:
     capture = open_capture(io.BytesIO(file.getvalue()))
     (block,) = capture
     assert (int(block.caplen[0]), int(block.origlen[0])) == (10, 16)
-    assert (capture.packets_truncated, capture.missing_bytes, capture.snaplen) == (1, 6, 10)
-    assert [p.code for p in capture.problems] == [ViolationCode.CAPTURE_SNAPLEN]
+    assert (capture.facts.truncated.count, capture.facts.missing_bytes, capture.facts.snaplen) == (1, 6, 10)
+    assert [p.code for p in capture.facts.problems] == [ViolationCode.CAPTURE_SNAPLEN]
 
 
 @pytest.mark.parametrize("missing", [1, 10, 100])
 def test_truncated_last_record(missing: int) -> None:
     packets = [*frames(5), (START_NS + 10**10, bytes(150))]
-    capture = open_capture(io.BytesIO(rewrite.pcap(packets)[:-missing]))
+    capture = open_capture(io.BytesIO(capture_rewriting.pcap(packets)[:-missing]))
     assert contents(capture) == expected(packets[:5])
-    assert capture.status == "partial"
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_TRUNCATED
+    assert capture.facts.status == "partial"
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_TRUNCATED
 
 
-def test_every_cut_of_a_file_keeps_what_is_whole() -> None:
+def test_a_file_cut_anywhere_keeps_its_complete_packets() -> None:
     packets = frames(6)
-    data = rewrite.pcap(packets)
+    data = capture_rewriting.pcap(packets)
     sizes = list(itertools.accumulate((16 + len(p) for _, p in packets), initial=24))
     for cut in range(24, len(data)):
         whole = sum(size <= cut for size in sizes) - 1
         capture = open_capture(io.BytesIO(data[:cut]))
         assert len(contents(capture)) == whole
-        assert capture.status == ("ok" if cut in sizes else "partial" if whole else "failed")
+        assert capture.facts.status == ("ok" if cut in sizes else "partial" if whole else "failed")
 
 
 @pytest.mark.parametrize("claimed", [2**31 - 1, 2**32 - 1, DEFAULT_LIMITS.pcap_record_bytes + 1])
 def test_impossible_record_length_stops_without_allocating(claimed: int) -> None:
-    data = rewrite.pcap(frames(3)) + struct.pack("<IIII", 1, 2, claimed, claimed) + bytes(400_000)
+    data = capture_rewriting.pcap(frames(3)) + struct.pack("<IIII", 1, 2, claimed, claimed) + bytes(400_000)
     capture = open_capture(io.BytesIO(data))
     assert len(contents(capture)) == 3
-    assert capture.status == "partial"
-    assert capture.error is not None
-    assert (capture.error.code, capture.error.frame) == (ViolationCode.CAPTURE_BAD_RECORD, 4)
+    assert capture.facts.status == "partial"
+    assert capture.facts.error is not None
+    assert (capture.facts.error.code, capture.facts.error.frame) == (ViolationCode.CAPTURE_BAD_RECORD, 4)
 
 
-def test_longer_than_the_snapshot_length_is_read_and_flagged() -> None:
-    data = bytearray(rewrite.pcap([(START_NS, bytes(500))]))
+def test_a_packet_longer_than_the_snapshot_length_is_read_and_reported() -> None:
+    data = bytearray(capture_rewriting.pcap([(START_NS, bytes(500))]))
     data[16:20] = struct.pack("<I", 96)
     capture = open_capture(io.BytesIO(bytes(data)))
     assert len(contents(capture)[0][2]) == 500
-    assert [p.code for p in capture.problems] == [ViolationCode.CAPTURE_SNAPLEN]
-    assert capture.status == "ok"
+    assert [p.code for p in capture.facts.problems] == [ViolationCode.CAPTURE_SNAPLEN]
+    assert capture.facts.status == "ok"
 
 
 def test_original_length_below_captured_length() -> None:
-    data = bytearray(rewrite.pcap([(START_NS, bytes(50))]))
+    data = bytearray(capture_rewriting.pcap([(START_NS, bytes(50))]))
     data[36:40] = struct.pack("<I", 7)
     (block,) = open_capture(io.BytesIO(bytes(data)))
     assert int(block.origlen[0]) == int(block.caplen[0]) == 50
@@ -139,17 +149,17 @@ def test_original_length_below_captured_length() -> None:
 
 def test_zero_length_records_are_skipped_but_counted_as_frames() -> None:
     packets = [(START_NS, b"a"), (START_NS, b""), (START_NS, b"b")]
-    capture = open_capture(io.BytesIO(rewrite.pcap(packets)))
+    capture = open_capture(io.BytesIO(capture_rewriting.pcap(packets)))
     assert [frame for frame, _, _ in contents(capture)] == [1, 3]
-    assert (capture.packets, capture.zero_length) == (3, 1)
+    assert (capture.facts.packets, capture.facts.zero_length) == (3, 1)
 
 
 @pytest.mark.parametrize("window_bytes", [60, 1 << 20])
-def test_time_going_backwards_is_told(window_bytes: int) -> None:
+def test_timestamps_going_back_are_reported(window_bytes: int) -> None:
     packets = [(START_NS + at, b"x" * 20) for at in (0, 5_000_000, 3_000_000, 9_000_000, 8_000_000)]
-    capture = open_capture(io.BytesIO(rewrite.pcap(packets)), window_bytes=window_bytes)
+    capture = open_capture(io.BytesIO(capture_rewriting.pcap(packets)), window_bytes=window_bytes)
     assert contents(capture) == expected(packets)
-    (problem,) = capture.problems
+    (problem,) = capture.facts.problems
     assert (problem.code, problem.count, problem.frame) == (ViolationCode.CAPTURE_TIME_BACKWARDS, 2, 3)
 
 
@@ -159,25 +169,27 @@ def test_time_going_backwards_is_told(window_bytes: int) -> None:
 @pytest.mark.parametrize("members", [1, 4])
 def test_gzip(members: int) -> None:
     packets = frames(200)
-    capture = open_capture(io.BytesIO(rewrite.gzipped(rewrite.pcap(packets), members)), window_bytes=1000)
+    capture = open_capture(
+        io.BytesIO(capture_rewriting.gzipped(capture_rewriting.pcap(packets), members)), window_bytes=1000
+    )
     assert contents(capture) == expected(packets)
-    assert (capture.compression, capture.status) == ("gzip", "ok")
+    assert (capture.facts.compression, capture.facts.status) == ("gzip", "ok")
 
 
 def test_zstd_frames() -> None:
     zstandard = pytest.importorskip("zstandard")
     packets = frames(200)
-    data = rewrite.pcap(packets)
+    data = capture_rewriting.pcap(packets)
     packed = b"".join(zstandard.ZstdCompressor().compress(part) for part in (data[:1000], data[1000:]))
     capture = open_capture(io.BytesIO(packed), window_bytes=1000)
     assert contents(capture) == expected(packets)
-    assert (capture.compression, capture.status) == ("zstd", "ok")
+    assert (capture.facts.compression, capture.facts.status) == ("zstd", "ok")
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd"])
 def test_compressed_file_that_ends_early(kind: str) -> None:
     packets = frames(8000)
-    data = rewrite.pcap(packets)
+    data = capture_rewriting.pcap(packets)
     if kind == "gzip":
         packed = gzip.compress(data)
     else:
@@ -186,55 +198,55 @@ def test_compressed_file_that_ends_early(kind: str) -> None:
     found = contents(capture)
     assert found == expected(packets[: len(found)])
     assert 1000 < len(found) < 8000
-    assert capture.status != "ok"
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_TRUNCATED
-    assert "fetch the file again" in capture.error.hint
+    assert capture.facts.status != "ok"
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_TRUNCATED
+    assert "copy the file again" in capture.facts.error.hint
 
 
-def test_damaged_gzip_gives_what_came_before() -> None:
+def test_damaged_gzip_keeps_the_packets_before_the_damage() -> None:
     packets = frames(2000)
-    packed = bytearray(gzip.compress(rewrite.pcap(packets)))
+    packed = bytearray(gzip.compress(capture_rewriting.pcap(packets)))
     packed[len(packed) // 2] ^= 0xFF
     capture = open_capture(io.BytesIO(bytes(packed)))
     found = contents(capture)
     assert len(found) > 100
-    assert capture.status == "partial"
+    assert capture.facts.status == "partial"
 
 
-def test_gzip_bomb_stops_at_the_cap() -> None:
+def test_decompression_stops_at_the_size_limit() -> None:
     limits = replace(DEFAULT_LIMITS, decompress_bytes=1 << 20)
-    header = rewrite.pcap([(START_NS, bytes(1000))] * 5000)
+    header = capture_rewriting.pcap([(START_NS, bytes(1000))] * 5000)
     capture = open_capture(io.BytesIO(gzip.compress(header)), limits)
     found = contents(capture)
     assert 0 < len(found) < 5000
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_LIMIT
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_LIMIT
     assert capture.size_bytes <= 1 << 20
 
 
-def test_bomb_by_ratio() -> None:
+def test_decompression_stops_at_the_ratio_limit() -> None:
     squeezer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = squeezer.compress(rewrite.pcap([]))
-    record = rewrite.pcap([(START_NS, bytes(250_000))])[24:]
+    packed = squeezer.compress(capture_rewriting.pcap([]))
+    record = capture_rewriting.pcap([(START_NS, bytes(250_000))])[24:]
     for _ in range(400):  # 100 MB out of 100 KB
         packed += squeezer.compress(record)
     packed += squeezer.flush()
     capture = open_capture(io.BytesIO(packed))
     assert sum(len(block) for block in capture) < 400
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_LIMIT
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_LIMIT
 
 
-def test_every_byte_is_shown_once_and_in_order() -> None:
-    data = rewrite.pcap(frames(100))
-    for source in (data, rewrite.gzipped(data, 3), rewrite.pcapng(frames(100))):
+def test_on_bytes_gets_every_byte_once_and_in_order() -> None:
+    data = capture_rewriting.pcap(frames(100))
+    for source in (data, capture_rewriting.gzipped(data, 3), capture_rewriting.pcapng(frames(100))):
         seen: list[bytes] = []
         capture = open_capture(io.BytesIO(source), window_bytes=500, on_bytes=seen.append)
         contents(capture)
-        plain = gzip.decompress(source) if capture.compression else source
+        plain = gzip.decompress(source) if capture.facts.compression else source
         assert b"".join(seen) == plain
         assert capture.size_bytes == len(plain)
 
 
-# What is no capture
+# Files that are not captures
 
 
 @pytest.mark.parametrize(
@@ -246,10 +258,10 @@ def test_not_a_capture(data: bytes) -> None:
     assert refused.value.detail and refused.value.hint
 
 
-def test_a_header_and_nothing_else_is_an_empty_capture() -> None:
-    capture = open_capture(io.BytesIO(rewrite.pcap([])))
+def test_a_file_with_only_a_header_is_an_empty_capture() -> None:
+    capture = open_capture(io.BytesIO(capture_rewriting.pcap([])))
     assert contents(capture) == []
-    assert (capture.status, capture.ts_first_ns) == ("ok", None)
+    assert (capture.facts.status, capture.facts.ts_first_ns) == ("ok", None)
 
 
 def test_directory_and_missing_path_are_os_errors(tmp_path: Path) -> None:
@@ -259,24 +271,25 @@ def test_directory_and_missing_path_are_os_errors(tmp_path: Path) -> None:
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    script = "from rtmp_spark.capture.files import *; c = open_capture('-'); print(sum(map(len, c)), c.status)"
-    data = rewrite.pcap(frames(7))
+    script = "from rtmp_spark.capture.files.open_capture import *; c = open_capture('-'); "
+    script += "print(sum(map(len, c)), c.facts.status)"
+    data = capture_rewriting.pcap(frames(7))
     done = subprocess.run([sys.executable, "-c", script], input=data, capture_output=True, check=True)
     assert done.stdout.split() == [b"7", b"ok"]
 
 
-def test_peek_does_not_use_up_the_first_packet(tmp_path: Path) -> None:
+def test_first_ts_ns_does_not_consume_the_first_packet(tmp_path: Path) -> None:
     packets = frames(3)
-    capture = open_capture(io.BytesIO(rewrite.pcap(packets)))
+    capture = open_capture(io.BytesIO(capture_rewriting.pcap(packets)))
     assert capture.first_ts_ns() == packets[0][0]
     assert contents(capture) == expected(packets)
 
 
-def test_files_in_the_order_of_time(tmp_path: Path) -> None:
+def test_files_are_sorted_by_first_packet(tmp_path: Path) -> None:
     for name, start in (("b", 1), ("a", 3), ("c", 2)):
         pcap.write(tmp_path / name, [(START_NS + start, b"x")], nanosecond=True)
     (tmp_path / "0_broken").write_bytes(b"nothing")
-    found = sort_by_first_packet([tmp_path / name for name in ("0_broken", "a", "b", "c")])
+    found = [path for path, _ in sort_by_first_packet([tmp_path / name for name in ("0_broken", "a", "b", "c")])]
     assert [Path(path).name for path in found] == ["b", "c", "a", "0_broken"]
 
 
@@ -286,7 +299,7 @@ def test_files_in_the_order_of_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order,nano", [("<", False), (">", True)])
 def test_any_cut_into_ranges_gives_every_record_once(order: str, nano: bool) -> None:
     packets = frames(400, seed=7)
-    data = rewrite.pcap(packets, order=order, nano=nano)
+    data = capture_rewriting.pcap(packets, order=order, nano=nano)
     header = pcap.parse_header(data[:24])
     dice = random.Random(3)
     for _ in range(150):
@@ -325,7 +338,7 @@ def test_ranges_of_a_real_capture(sample_pcaps: Path) -> None:
 
 
 def test_packet_columns_can_be_selected() -> None:
-    (block,) = open_capture(io.BytesIO(rewrite.pcap(frames(10))))
+    (block,) = open_capture(io.BytesIO(capture_rewriting.pcap(frames(10))))
     odd = block.select(np.arange(10) % 2 == 1)
     assert odd.frame.tolist() == [2, 4, 6, 8, 10]
     assert odd.packet(0) == block.packet(1)

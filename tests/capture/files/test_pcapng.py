@@ -7,10 +7,10 @@ import struct
 from pathlib import Path
 
 import pytest
-import rewrite
-from rewrite import block, enhanced, interface, option, section
+from kit import capture_rewriting
+from kit.capture_rewriting import block, enhanced, interface, option, section
 
-from rtmp_spark.capture.files import Capture, open_capture
+from rtmp_spark.capture.files.open_capture import Capture, open_capture
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 
 MICRO = 1_700_000_000_123_456
@@ -31,9 +31,14 @@ def opened(data: bytes, window_bytes: int = 1 << 20) -> Capture:
 @pytest.mark.parametrize("window_bytes", [40, 300, 1 << 20])
 def test_one_section(order: str, window_bytes: int) -> None:
     packets = [(1_700_000_000_000_000_000 + n, bytes([n]) * (n + 1)) for n in range(50)]
-    capture = opened(rewrite.pcapng(packets, 113, order=order), window_bytes)
+    capture = opened(capture_rewriting.pcapng(packets, 113, order=order), window_bytes)
     assert contents(capture) == [(n, ts, 113, data) for n, (ts, data) in enumerate(packets, 1)]
-    assert (capture.format, capture.status, capture.link_types, capture.packets) == ("pcapng", "ok", [113], 50)
+    assert (capture.facts.format, capture.facts.status, capture.facts.link_types, capture.facts.packets) == (
+        "pcapng",
+        "ok",
+        [113],
+        50,
+    )
 
 
 def test_link_types_per_interface_and_sections_of_both_byte_orders() -> None:
@@ -42,7 +47,7 @@ def test_link_types_per_interface_and_sections_of_both_byte_orders() -> None:
     capture = opened(data)
     ns = MICRO * 1000
     assert contents(capture) == [(1, ns, 1, b"eth"), (2, ns, 113, b"sll"), (3, ns + 1000, 101, b"raw")]
-    assert capture.link_types == [1, 101, 113]
+    assert capture.facts.link_types == [1, 101, 113]
 
 
 def test_interface_described_after_the_first_packets() -> None:
@@ -57,10 +62,10 @@ def test_simple_and_obsolete_packet_blocks() -> None:
     first, second, third = contents(capture)
     assert second == (2, first[1], 1, b"hello")  # no time of its own: that of the packet before it
     assert third == (3, MICRO * 1000, 1, b"old")
-    assert (capture.packets_truncated, capture.missing_bytes) == (1, 6)
+    assert (capture.facts.truncated.count, capture.facts.missing_bytes) == (1, 6)
 
 
-def test_simple_packets_are_cut_by_the_interface() -> None:
+def test_simple_packets_are_cut_by_the_snapshot_length_of_the_interface() -> None:
     simple = block(3, struct.pack("<I", 100) + b"0123")
     (packet,) = contents(opened(section() + interface(1, snaplen=4) + simple))
     assert packet[3] == b"0123"
@@ -102,7 +107,7 @@ def test_time_offset(offset: int) -> None:
     assert ts_ns == MICRO * 1000 + offset * 10**9
 
 
-def test_unknown_blocks_are_passed_over_and_secrets_kept() -> None:
+def test_unknown_blocks_are_skipped_and_secrets_kept() -> None:
     keys = b"CLIENT_RANDOM 00 11\n"
     secrets = block(10, struct.pack("<II", 0x544C534B, len(keys)) + keys)
     unknown = block(0x0BAD, b"whatever") + block(5, bytes(8)) + block(4, bytes(4))
@@ -122,9 +127,9 @@ def test_packet_before_its_interface_ends_the_reading() -> None:
     packets = enhanced(MICRO, b"a") + enhanced(MICRO, b"b", 1) + enhanced(MICRO, b"c")
     capture = opened(section() + interface(1) + packets)
     assert [data for *_, data in contents(capture)] == [b"a"]
-    assert capture.status == "partial"
-    assert capture.error is not None
-    assert (capture.error.code, capture.error.frame) == (ViolationCode.CAPTURE_BAD_RECORD, 2)
+    assert capture.facts.status == "partial"
+    assert capture.facts.error is not None
+    assert (capture.facts.error.code, capture.facts.error.frame) == (ViolationCode.CAPTURE_BAD_RECORD, 2)
 
 
 @pytest.mark.parametrize("length", [0, 4, 11, 13, 30, (16 << 20) + 4, 2**32 - 4])
@@ -133,16 +138,16 @@ def test_bad_block_length_ends_the_reading(length: int) -> None:
     bad[4:8] = struct.pack("<I", length)
     capture = opened(section() + interface(1) + enhanced(MICRO, b"good") + bytes(bad) + enhanced(MICRO, b"lost"))
     assert [data for *_, data in contents(capture)] == [b"good"]
-    assert capture.status == "partial"
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_BAD_RECORD
+    assert capture.facts.status == "partial"
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_BAD_RECORD
 
 
-def test_lengths_that_differ_end_the_reading() -> None:
+def test_different_block_lengths_end_the_reading() -> None:
     bad = bytearray(enhanced(MICRO, b"bad!"))
     bad[-4:] = struct.pack("<I", 44)
     capture = opened(section() + interface(1) + enhanced(MICRO, b"good") + bytes(bad))
     assert len(contents(capture)) == 1
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_BAD_RECORD
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_BAD_RECORD
 
 
 def test_captured_length_never_reaches_beyond_its_block() -> None:
@@ -152,7 +157,7 @@ def test_captured_length_never_reaches_beyond_its_block() -> None:
     assert data == b"abcd"
 
 
-def test_file_cut_anywhere_keeps_what_is_whole() -> None:
+def test_a_file_cut_anywhere_keeps_its_complete_packets() -> None:
     whole = section() + interface(1) + b"".join(enhanced(MICRO, bytes(n)) for n in range(1, 6))
     for cut in range(28, len(whole)):
         capture = opened(whole[:cut])
@@ -166,5 +171,5 @@ def test_section_without_byte_order_magic() -> None:
         opened(b"")
     capture = opened(block(0x0A0D0D0A, bytes(16)))
     assert contents(capture) == []
-    assert capture.status == "failed"
-    assert capture.error is not None and capture.error.code is ViolationCode.CAPTURE_BAD_RECORD
+    assert capture.facts.status == "failed"
+    assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_BAD_RECORD

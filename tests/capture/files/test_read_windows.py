@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rtmp_spark.capture.buffer import Windows
-from rtmp_spark.capture.compression import ByteStream
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.recording import TreeHash
+from rtmp_spark.capture.files.compression import ByteStream
+from rtmp_spark.capture.files.content_hash import TreeHash
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.files.read_windows import Windows
 
-SAMPLES = Path(__file__).parent.parent.parent / "sample_pcaps"
+SAMPLES = Path(__file__).parents[3] / "sample_pcaps"
 
 
 class Pipe(io.BytesIO):
@@ -26,7 +26,7 @@ class Pipe(io.BytesIO):
 
 @pytest.mark.parametrize("kind", [io.BytesIO, Pipe])
 @pytest.mark.parametrize("window_bytes", [1, 255, 256, 257, 1000, 5000])
-def test_what_is_not_taken_comes_again(kind: type[io.BytesIO], window_bytes: int) -> None:
+def test_unused_bytes_begin_the_next_window(kind: type[io.BytesIO], window_bytes: int) -> None:
     whole, rng = random.Random(2).randbytes(4000), random.Random(window_bytes)
     windows, taken, found = Windows(ByteStream(kind(whole)), window_bytes), 0, b""
     while True:
@@ -42,14 +42,14 @@ def test_what_is_not_taken_comes_again(kind: type[io.BytesIO], window_bytes: int
 @pytest.mark.parametrize("name", ["rtmps_tls12_ffmpeg_publish.pcap", "ffmpeg_publish_g711mu_audio_only.pcap"])
 @pytest.mark.parametrize("window_bytes", [700, 1 << 12, 1 << 16])
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 50_000])
-def test_packets_and_hash_do_not_depend_on_it(name: str, window_bytes: int, damage: bytes) -> None:
-    """Nor does the hash end where the packets do: the same file plain and in a pipe must not land twice."""
+def test_packets_and_hash_do_not_depend_on_seeking(name: str, window_bytes: int, damage: bytes) -> None:
+    """The hash also covers bytes after damage: a file read from a pipe must have the same capture_id."""
     content = (SAMPLES / name).read_bytes() + damage
-    told = []
+    results = []
     for kind in (io.BytesIO, Pipe):
         tree = TreeHash()
         capture = open_capture(kind(content), window_bytes=window_bytes, on_bytes=tree.update)
         packets = [block.packet(i) for block in capture for i in range(len(block))]
-        told.append((packets, capture.status, capture.size_bytes, tree.result()))
-    assert told[0] == told[1]
-    assert told[0][2] == len(content)
+        results.append((packets, capture.facts.status, capture.size_bytes, tree.result()))
+    assert results[0] == results[1]
+    assert results[0][2] == len(content)

@@ -1,4 +1,4 @@
-"""Link, IP and TCP headers: every way a segment can be wrapped gives the same segment."""
+"""Link, IP and TCP headers: a segment is the same in every encapsulation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ import sys
 from dataclasses import replace
 
 import pytest
-import rewrite
-from rewrite import ACK, LINKS, MACS, PSH, SYN, Packet, as_ip, as_ipv6, build, ethernet, ipv4, ipv6, tcp_bytes, udp
+from kit import capture_rewriting
+from kit.capture_rewriting import (
+    ACK,
+    LINKS,
+    MACS,
+    PSH,
+    SYN,
+    Packet,
+    as_ip,
+    as_ipv6,
+    build,
+    ethernet,
+    ipv4,
+    ipv6,
+    tcp_bytes,
+    udp,
+)
 
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.packet import Dissector, Segments
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.packets.dissector import Dissector
+from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.codec.errors import Severity, ViolationCode
 
 NOW = 1_700_000_000_000_000_000
@@ -43,7 +59,7 @@ def packets(count: int = 12, six: bool = False) -> list[Packet]:
 def dissect(frames: list[tuple[int, bytes]], link_type: int = 1, **layout: int) -> tuple[Segments, Dissector]:
     """All frames in one window."""
     dissector = Dissector()
-    (block,) = open_capture(io.BytesIO(rewrite.pcap(frames, link_type, **layout)))  # type: ignore[arg-type]
+    (block,) = open_capture(io.BytesIO(capture_rewriting.pcap(frames, link_type, **layout)))  # type: ignore[arg-type]
     return dissector.segments(block), dissector
 
 
@@ -68,7 +84,7 @@ def expected(given: list[Packet], six: bool = False) -> list[tuple[object, ...]]
     import ipaddress
 
     def packed(text: str) -> bytes:
-        return rewrite._six(text) if six else ipaddress.ip_address(text).packed
+        return capture_rewriting._six(text) if six else ipaddress.ip_address(text).packed
 
     return [
         (n, packed(p.src), p.sport, packed(p.dst), p.dport, p.seq, p.ack, p.flags, p.window, p.payload, 0)
@@ -107,7 +123,7 @@ def test_tunnel_in_tunnel() -> None:
     assert as_packets(dissect(twice)[0]) == expected(given)
 
 
-def test_endless_nesting_ends() -> None:
+def test_the_number_of_nested_headers_is_limited() -> None:
     packet = as_ip(packets(1)[0])
     for _ in range(100):
         packet = ipv4("9.9.9.1", "9.9.9.2", 4, packet)
@@ -170,7 +186,7 @@ def test_fragment_frame_is_the_one_that_completed_it() -> None:
 def test_fragments_across_windows() -> None:
     given = replace(packets(1)[0], payload=random.Random(1).randbytes(3000))
     dissector = Dissector()
-    data = rewrite.pcap([(NOW, frame) for frame in fragments(given, 1480, 9)])
+    data = capture_rewriting.pcap([(NOW, frame) for frame in fragments(given, 1480, 9)])
     found = [dissector.segments(block) for block in open_capture(io.BytesIO(data), window_bytes=1900)]
     assert len(found) > 1
     assert as_packets(found[-1])[0][2:] == expected([given])[0][2:]
@@ -187,14 +203,14 @@ def test_ipv6_fragments() -> None:
     assert as_packets(dissect(frames)[0])[0][1:] == expected([given])[0][1:]
 
 
-def test_fragment_beyond_65535_is_refused_and_flagged() -> None:
+def test_a_fragment_beyond_65535_bytes_is_dropped_and_reported() -> None:
     body = ethernet(ipv4("1.1.1.1", "2.2.2.2", 6, bytes(1480), ident=1, bits=8190))
     segments, dissector = dissect([(NOW, body)])
     assert len(segments) == 0
     assert [p.code for p in dissector.take_problems()] == [ViolationCode.CAPTURE_LIMIT]
 
 
-def test_fragments_that_never_end_are_bounded() -> None:
+def test_incomplete_datagrams_are_limited() -> None:
     frames = [(NOW, ethernet(ipv4("1.1.1.1", "2.2.2.2", 6, bytes(8), ident=n, bits=0x2000))) for n in range(5000)]
     _, dissector = dissect(frames)
     assert len(dissector._fragments) <= 1024
@@ -202,7 +218,7 @@ def test_fragments_that_never_end_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("six", [False, True])
-def test_total_length_zero_takes_what_was_captured(six: bool) -> None:
+def test_total_length_zero_means_all_captured_bytes(six: bool) -> None:
     given = [replace(p, payload=random.Random(1).randbytes(5000)) for p in packets(3, six)]
     frames = []
     for p in given:
@@ -213,7 +229,7 @@ def test_total_length_zero_takes_what_was_captured(six: bool) -> None:
     assert as_packets(dissect(frames)[0]) == expected(given)
 
 
-def test_packets_above_64_kib_as_offload_records_them() -> None:
+def test_offloaded_packets_above_64_kib() -> None:
     given = [replace(packets(1)[0], payload=random.Random(1).randbytes(100_000))]
     assert as_packets(dissect(build(given))[0]) == expected(given)
 
@@ -263,10 +279,10 @@ def test_bad_checksum_is_accepted_and_counted() -> None:
     (problem,) = dissector.take_problems()
     assert (problem.code, problem.severity) == (ViolationCode.CAPTURE_BAD_RECORD, Severity.WARNING)
     assert (problem.count, problem.frame, problem.ts_ns) == (3, 1, given[0].ts_ns)
-    assert not dissector.take_problems(), "told once"
+    assert not dissector.take_problems(), "reported once"
 
 
-def test_a_checksum_that_the_card_was_to_fill_in_is_no_wrong_one() -> None:
+def test_a_checksum_left_to_the_network_card_is_not_wrong() -> None:
     frame = bytearray(build(packets(1))[0][1])
     frame[14 + 10 : 14 + 12] = bytes(2)
     _, dissector = dissect([(NOW, bytes(frame))])
@@ -282,7 +298,7 @@ def test_window_scale_of_syns_only() -> None:
     assert segments.wscale.tolist() == [-1, 7, 14, -1, -1]
 
 
-def test_what_is_no_tcp_is_counted_by_its_kind() -> None:
+def test_packets_that_are_not_tcp_are_counted_by_kind() -> None:
     frames = [
         (NOW, MACS + b"\x08\x06" + bytes(28)),
         (NOW, ethernet(ipv4("1.1.1.1", "2.2.2.2", 17, udp(b"dns", 53)))),
@@ -323,7 +339,7 @@ def test_other_link_types_without_scapy_are_reported(monkeypatch: pytest.MonkeyP
     assert "scapy" in problem.hint
 
 
-def test_link_type_that_nobody_knows() -> None:
+def test_a_link_type_that_scapy_does_not_know_either() -> None:
     _, dissector = dissect(build(packets(2)), 65000)
     assert [(p.code, p.count) for p in dissector.take_problems()] == [(ViolationCode.CAPTURE_LINK_TYPE, 2)]
 
@@ -349,8 +365,8 @@ def test_independent_parser_agrees_on_a_real_capture(sample_pcaps: object) -> No
 
     assert isinstance(sample_pcaps, Path)
     path = sample_pcaps / "lossy_mtu1500_server_side.pcap"
-    given = rewrite.read(path)
-    segments, _ = dissect(rewrite.records(path.read_bytes()))
+    given = capture_rewriting.read(path)
+    segments, _ = dissect(capture_rewriting.records(path.read_bytes()))
     assert as_packets(segments) == expected(given)
 
 

@@ -1,4 +1,4 @@
-"""Directed streams: what TCP does to bytes on the way, and what must come out whatever it did."""
+"""Reassembly of directed streams from lost, retransmitted, reordered and truncated packets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import rewrite
-from rewrite import ACK, FIN, MASK, PSH, RST, SYN, Talk
-from streams import Result, reassemble, reassemble_bytes
+from kit import capture_rewriting
+from kit.capture_rewriting import ACK, FIN, MASK, PSH, RST, SYN, Talk
+from kit.reassembled_streams import Result, reassemble, reassemble_bytes
 
-from rtmp_spark.capture import window
+from rtmp_spark.capture.tcp import segment_batch
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
 
 SAID = random.Random(1).randbytes(20_000)
@@ -21,11 +21,11 @@ HEARD = random.Random(2).randbytes(7_000)
 
 @pytest.fixture(params=["columns", "one by one", "tiny windows"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test here holds for both ways through a window, and for windows of any size."""
+    """Run every test here with both paths through a batch, and with windows of different sizes."""
     if request.param == "one by one":
-        monkeypatch.setattr(window.Window, "_simple_rows", lambda self, rows: np.zeros(len(rows), bool))
+        monkeypatch.setattr(segment_batch.SegmentBatch, "_simple_rows", lambda self, rows: np.zeros(len(rows), bool))
     if request.param == "tiny windows":
-        monkeypatch.setattr("streams.reassemble.__defaults__", (70, DEFAULT_LIMITS))
+        monkeypatch.setattr("kit.reassembled_streams.reassemble.__defaults__", (70, DEFAULT_LIMITS))
 
 
 def only(result: Result) -> tuple[bytes, bytes]:
@@ -52,7 +52,7 @@ def test_a_whole_conversation() -> None:
     assert [d.end.kind for d in talked.directions if d.end] == ["fin", "fin"]
 
 
-def test_every_offset_leads_back_to_its_packet() -> None:
+def test_every_offset_is_located_in_its_packet() -> None:
     talk = Talk().open().say(0, SAID, 777).close()
     (talked,) = reassemble(talk.packets).talks
     at = 0
@@ -64,7 +64,7 @@ def test_every_offset_leads_back_to_its_packet() -> None:
     assert talked.directions[0].places == places
 
 
-def test_packets_lost_by_the_recorder_are_gaps_that_were_acknowledged() -> None:
+def test_packets_dropped_by_the_capture_tool_are_acknowledged_gaps() -> None:
     talk = Talk().open().say(0, SAID)
     lost = [n for n, p in enumerate(talk.packets) if p.payload][4:6]
     (talked,) = reassemble([p for n, p in enumerate(talk.packets) if n not in lost]).talks
@@ -75,7 +75,7 @@ def test_packets_lost_by_the_recorder_are_gaps_that_were_acknowledged() -> None:
     assert talked.connection.streams[0].missed_bytes == 2000
 
 
-def test_packets_lost_in_the_network_are_gaps_that_nobody_acknowledged() -> None:
+def test_packets_lost_in_the_network_are_unacknowledged_gaps() -> None:
     talk = Talk().open().say(0, SAID[:3000])
     acknowledged = talk.seq[0]
     talk.say(0, SAID[3000:4000], ack=False)
@@ -86,7 +86,7 @@ def test_packets_lost_in_the_network_are_gaps_that_nobody_acknowledged() -> None
     assert talked.connection.streams[0].unacked_bytes == 2000
 
 
-def test_gap_with_one_direction_recorded_blames_nobody() -> None:
+def test_a_gap_without_the_other_direction_has_an_unknown_cause() -> None:
     talk = Talk().open().say(0, SAID[:5000])
     mine = [p for p in talk.packets if p.src == "10.0.0.1"]
     del mine[4]
@@ -102,14 +102,14 @@ def test_lost_tail_that_was_acknowledged() -> None:
     assert [(g.offset, g.length, g.acked) for g in talked.directions[0].gaps] == [(2000, 1000, True)]
 
 
-def test_unrecorded_fin_is_no_missing_byte() -> None:
+def test_an_unrecorded_fin_is_not_a_missing_byte() -> None:
     talk = Talk().open().say(0, SAID[:3000]).close()
     kept = [p for p in talk.packets if not (p.flags & FIN and p.src == "10.0.0.1")]
     (talked,) = reassemble(kept).talks
     assert talked.directions[0].holes == []
 
 
-def test_fin_tells_of_a_lost_tail() -> None:
+def test_a_fin_shows_a_lost_tail() -> None:
     talk = Talk().open().say(0, SAID[:3000], ack=False)
     talk.packets.pop()
     talk.add(0, FIN | ACK)
@@ -138,7 +138,7 @@ def test_a_fin_recorded_after_the_acknowledgement_that_followed_it(said: bytes) 
         assert talked.connection.streams[0].fin == len(said)
 
 
-def test_every_packet_doubled() -> None:
+def test_every_packet_duplicated() -> None:
     talk = Talk().open().say(0, SAID).say(1, HEARD).close()
     (talked,) = reassemble([p for p in talk.packets for _ in (1, 2)]).talks
     assert talked.bytes == (SAID, HEARD)
@@ -160,7 +160,7 @@ def test_retransmissions_and_partial_overlaps() -> None:
     assert talked.directions[0].conflicts == []
 
 
-def test_conflict_first_wins_and_both_are_told() -> None:
+def test_in_a_conflict_the_first_bytes_win_and_both_are_reported() -> None:
     talk = Talk().open().say(0, SAID[:3000])
     other = bytes(b ^ 0xFF for b in SAID[1000:1100])
     talk.add(0, ACK, SAID[900:1000] + other + SAID[1100:1200], seq=talk.isn[0] + 1 + 900)
@@ -176,19 +176,19 @@ def test_conflict_first_wins_and_both_are_told() -> None:
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("options", [b"", b"\1\1\x08\x0a12345678"], ids=["bare", "timestamps"])
 @pytest.mark.parametrize("size", [100, 101])
-def test_a_conflicting_packet_is_weighed_by_its_checksum(six: bool, options: bytes, size: int) -> None:
-    ip = rewrite.as_ipv6 if six else rewrite.as_ip
+def test_the_checksum_of_a_conflicting_packet_is_checked(six: bool, options: bytes, size: int) -> None:
+    ip = capture_rewriting.as_ipv6 if six else capture_rewriting.as_ip
     talk = Talk().open().say(0, SAID[:3000])
     other = bytes(b ^ 0xFF for b in SAID[1000 : 1000 + size])
     talk.add(0, ACK, other, seq=talk.isn[0] + 1 + 1000, options=options)
-    *before, (ts_ns, frame) = rewrite.build(talk.packets, ip=ip)
+    *before, (ts_ns, frame) = capture_rewriting.build(talk.packets, ip=ip)
     checksum_at = 14 + (40 if six else 20) + 16
     pseudo = sum(frame[n] << 8 * (1 - n % 2) for n in (range(22, 54) if six else range(26, 34))) + 6
     pseudo += 20 + len(options) + size
 
     def with_checksum(value: int) -> bool | None:
         sent = frame[:checksum_at] + value.to_bytes(2, "big") + frame[checksum_at + 2 :]
-        (talked,) = reassemble_bytes([rewrite.pcap([*before, (ts_ns, sent)])]).talks
+        (talked,) = reassemble_bytes([capture_rewriting.pcap([*before, (ts_ns, sent)])]).talks
         (conflict,) = talked.directions[0].conflicts
         return conflict.intact
 
@@ -199,7 +199,7 @@ def test_a_conflicting_packet_is_weighed_by_its_checksum(six: bool, options: byt
     assert with_checksum(pseudo % 0xFFFF) is None, "the network card was to go on from there"
 
 
-def test_conflict_between_packets_behind_a_hole() -> None:
+def test_conflict_between_packets_after_a_hole() -> None:
     talk = Talk().open()
     base = talk.seq[0]
     talk.add(0, ACK, b"B" * 100, seq=base + 100).add(0, ACK, b"C" * 100, seq=base + 100)
@@ -220,7 +220,7 @@ def test_sequence_numbers_wrap(after: int) -> None:
     assert only(reassemble(shuffled)) == (SAID, HEARD)
 
 
-def test_far_jump_is_a_gap_and_nothing_is_filled() -> None:
+def test_a_far_jump_is_a_gap_that_takes_no_memory() -> None:
     talk = Talk().open().say(0, SAID[:1000])
     talk.add(0, ACK, b"far away", seq=talk.seq[0] + 1_500_000_000)
     reassembler_items = reassemble_far(talk)
@@ -231,14 +231,15 @@ def reassemble_far(talk: Talk) -> list[tuple[int, int]]:
     """As `reassemble`, without writing the gap out as zeros."""
     import io
 
-    import rewrite
+    from kit import capture_rewriting
 
-    from rtmp_spark.capture.files import open_capture
-    from rtmp_spark.capture.packet import Dissector
-    from rtmp_spark.capture.tcp import Gap, Reassembler
+    from rtmp_spark.capture.files.open_capture import open_capture
+    from rtmp_spark.capture.packets.dissector import Dissector
+    from rtmp_spark.capture.tcp.reassembler import Reassembler
+    from rtmp_spark.capture.tcp.stream_items import Gap
 
     reassembler = Reassembler()
-    (block,) = open_capture(io.BytesIO(rewrite.pcap(rewrite.build(talk.packets))))
+    (block,) = open_capture(io.BytesIO(capture_rewriting.pcap(capture_rewriting.build(talk.packets))))
     items = reassembler.feed(Dissector().segments(block)) + reassembler.finish()
     return [(item.offset, item.length) for item in items if isinstance(item, Gap)]
 
@@ -276,8 +277,8 @@ def test_zero_window_and_its_probes() -> None:
     assert (facts.zero_window_ns <= 1_000_000_000).all()
 
 
-def test_a_window_closed_for_hours_is_not_told_second_by_second() -> None:
-    """One wrong bit in the time of a packet is enough for that."""
+def test_a_window_closed_for_hours_does_not_get_a_row_per_second() -> None:
+    """One wrong bit in the time of a packet can cause it."""
     talk = Talk().open().say(0, SAID[:2000]).add(1, ACK, window=0)
     talk.now_ns += 80_000 * 1_000_000_000
     talk.add(1, ACK).say(0, SAID[2000:5000]).close()
@@ -288,7 +289,7 @@ def test_a_window_closed_for_hours_is_not_told_second_by_second() -> None:
 
 @pytest.mark.parametrize(("hours", "count"), [(23, 1), (25, 2)])
 def test_a_connection_that_was_silent_for_a_day_is_over(hours: int, count: int) -> None:
-    """Whatever comes then between its endpoints is another one."""
+    """Later packets between its endpoints belong to another connection."""
     talk = Talk().open().say(0, SAID[:3000]).say(1, HEARD)
     talk.now_ns += hours * 3600 * 1_000_000_000
     talk.say(0, SAID[3000:]).close()
@@ -299,7 +300,7 @@ def test_a_connection_that_was_silent_for_a_day_is_over(hours: int, count: int) 
 
 
 @pytest.mark.parametrize(("minutes", "midstream"), [(3, False), (5, True)])
-def test_one_that_said_nothing_is_over_sooner(minutes: int, midstream: bool) -> None:
+def test_a_connection_without_payload_is_over_sooner(minutes: int, midstream: bool) -> None:
     talk = Talk().open()
     talk.now_ns += minutes * 60 * 1_000_000_000
     talk.say(0, SAID).close()
@@ -367,7 +368,7 @@ def test_reset_in_the_window_ends_it_and_later_bytes_are_counted() -> None:
 
 
 def test_bytes_sent_before_the_reset_count_when_they_are_recorded_after_it() -> None:
-    """A FIN overtakes the last bytes on the way, and a receiver that had closed answers it with a reset."""
+    """A FIN overtakes the last bytes in the network, and a receiver that had closed answers it with a reset."""
     talk = Talk().open().say(0, SAID[:2000])
     last = talk.seq[0]
     talk.add(0, FIN | ACK, seq=last + 100)
@@ -414,7 +415,7 @@ def test_data_after_the_fin_is_counted() -> None:
     assert dict(talked.connection.streams[0].skipped_reasons or {}) == {"after_fin": 8}
 
 
-def test_half_close_lets_the_other_side_go_on() -> None:
+def test_after_a_half_close_the_other_side_continues() -> None:
     talk = Talk().open().say(0, SAID[:1000])
     talk.add(0, FIN | ACK)
     talk.seq[0] += 1
@@ -435,7 +436,7 @@ def test_one_direction_only(side: int) -> None:
     assert talked.connection.streams[1 - side].packets == 0
 
 
-def test_joined_in_the_middle() -> None:
+def test_a_midstream_start() -> None:
     talk = Talk().open().say(0, SAID).say(1, HEARD).close()
     (talked,) = reassemble(talk.packets[11:]).talks
     skipped = sum(len(p.payload) for p in talk.packets[:11])
@@ -444,7 +445,7 @@ def test_joined_in_the_middle() -> None:
     assert not talked.connection.streams[0].syn
 
 
-def test_joined_in_the_middle_and_shuffled() -> None:
+def test_a_midstream_start_with_shuffled_packets() -> None:
     talk = Talk().open().say(0, SAID).say(1, HEARD)
     rest = talk.packets[11:]
     skipped = sum(len(p.payload) for p in talk.packets[:11])
@@ -480,7 +481,7 @@ def test_snapshot_length_leaves_gaps_in_place() -> None:
     assert (stream.delivered_bytes, stream.missed_bytes, stream.cut_bytes) == (500, 4500, 4500)
 
 
-def test_hole_becomes_a_gap_only_when_too_much_waits() -> None:
+def test_a_hole_becomes_a_gap_only_when_too_many_bytes_are_held() -> None:
     limits = replace(DEFAULT_LIMITS, tcp_hold_bytes=10_000)
     for waiting, holes in ((10, []), (11, [(0, 1000)])):
         talk = Talk().open()
@@ -495,7 +496,7 @@ def test_hole_becomes_a_gap_only_when_too_much_waits() -> None:
         assert talked.connection.streams[0].duplicate_bytes == late
 
 
-def test_reordering_and_retransmission_are_told_apart() -> None:
+def test_reordering_and_retransmission_are_distinguished() -> None:
     talk = Talk(step_ns=100_000).open()
     base = talk.seq[0]
     talk.add(0, ACK, SAID[1000:2000], seq=base + 1000).add(0, ACK, SAID[:1000], seq=base)
@@ -518,22 +519,23 @@ def test_unwanted_connection_is_only_counted() -> None:
 def drop_and_count(first: list, second: list) -> tuple[list[bytes], int, bytes]:  # type: ignore[type-arg]
     import io
 
-    import rewrite
+    from kit import capture_rewriting
 
-    from rtmp_spark.capture.files import open_capture
-    from rtmp_spark.capture.packet import Dissector
-    from rtmp_spark.capture.tcp import Closed, Reassembler, Run
+    from rtmp_spark.capture.files.open_capture import open_capture
+    from rtmp_spark.capture.packets.dissector import Dissector
+    from rtmp_spark.capture.tcp.reassembler import Reassembler
+    from rtmp_spark.capture.tcp.stream_items import Closed, Run
 
     reassembler, dissector = Reassembler(), Dissector()
 
     def feed(packets: list) -> list:  # type: ignore[type-arg]
-        (block,) = open_capture(io.BytesIO(rewrite.pcap(rewrite.build(packets))))
+        (block,) = open_capture(io.BytesIO(capture_rewriting.pcap(capture_rewriting.build(packets))))
         return list(reassembler.feed(dissector.segments(block)))
 
-    feed(first[:4])
+    feed(first[:8])
     (connection,) = reassembler.connections
     connection.drop()
-    items = feed(first[4:])
+    items = feed(first[8:])
     delivered = [b"".join(i.data for i in items if isinstance(i, Run))]
     items = feed(second) + reassembler.finish()
     (old,) = [i.connection for i in items if isinstance(i, Closed) and i.connection is connection]
@@ -542,8 +544,8 @@ def drop_and_count(first: list, second: list) -> tuple[list[bytes], int, bytes]:
     return delivered, stream.captured_bytes, b"".join(i.data for i in items if isinstance(i, Run))
 
 
-def test_a_flood_of_syns_is_bounded_and_costs_nobody_else() -> None:
-    limits = replace(DEFAULT_LIMITS, half_open_flows=50)
+def test_a_syn_flood_is_limited_and_does_not_affect_other_connections() -> None:
+    limits = replace(DEFAULT_LIMITS, brief_flow_bytes=15_000)
     real = Talk().open().say(0, SAID)
     flood = [
         Talk((f"10.9.{n // 250}.{n % 250}", 1024 + n), start_ns=real.now_ns + n).add(0, SYN, ack=0).packets[0]
@@ -554,11 +556,11 @@ def test_a_flood_of_syns_is_bounded_and_costs_nobody_else() -> None:
     rest.say(0, HEARD)
     result = reassemble(real.packets + flood + rest.packets, 2000, limits)
     assert [t.bytes[0] for t in result.talks if not t.connection.half_open] == [SAID + HEARD]
-    assert result.reassembler.counts["connections_evicted"] >= 1900
+    assert result.reassembler.counts["flows_evicted"] >= 1900
     assert [p.detail for p in result.reassembler.take_problems()]
 
 
-def test_total_hold_is_bounded() -> None:
+def test_the_total_of_held_bytes_is_limited() -> None:
     limits = replace(DEFAULT_LIMITS, tcp_hold_bytes_total=20_000)
     packets = []
     for n in range(5):
@@ -569,3 +571,13 @@ def test_total_hold_is_bounded() -> None:
     result = reassemble(packets, 5000, limits)
     assert all(t.directions[0].holes == [(0, 1000)] for t in result.talks)
     assert result.reassembler.counts["holds_released"] >= 2
+
+
+@pytest.mark.parametrize("many", [1023, 1024, 1025, 1500])
+def test_conflicts_beyond_the_first_1024_are_counted(many: int) -> None:
+    talk = Talk().open().say(0, SAID[:3000])
+    for i in range(many):
+        talk.add(0, ACK, bytes([SAID[i] ^ 0xFF]), seq=talk.isn[0] + 1 + i)
+    (talked,) = reassemble(talk.packets).talks
+    assert len(talked.directions[0].conflicts) == min(many, 1024)
+    assert talked.connection.streams[0].conflicts == many

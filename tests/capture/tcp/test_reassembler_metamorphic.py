@@ -1,4 +1,4 @@
-"""However a conversation travelled, the same bytes come out; and our way agrees with a naive one on real captures."""
+"""Reassembly does not depend on how a connection was transported or captured, and agrees with a naive reassembly."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewrite import ACK, FIN, LINKS, MASK, Packet, Talk, as_ip, as_ipv6
-from streams import Result, by_ends, naive, reassemble, reassemble_bytes, reassemble_file
+from kit import capture_rewriting
+from kit.capture_rewriting import ACK, FIN, LINKS, MASK, Packet, Talk, as_ip, as_ipv6
+from kit.reassembled_streams import Result, by_ends, naive, reassemble, reassemble_bytes, reassemble_file
 
-from rtmp_spark.capture import window
-from rtmp_spark.capture.tcp import Connection, Reassembler
+from rtmp_spark.capture.tcp import segment_batch
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.tcp_connection import Connection
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ SMALL = "capture_gap_full.pcap"
 @pytest.mark.parametrize("name", WHOLE)
 def test_naive_reassembly_agrees(sample_pcaps: Path, name: str) -> None:
     path = sample_pcaps / name
-    assert {k: v for k, v in naive(rewrite.read(path)).items() if v} == {
+    assert {k: v for k, v in naive(capture_rewriting.read(path)).items() if v} == {
         k: v for k, v in by_ends(reassemble_file(path)).items() if v
     }
 
@@ -62,14 +63,14 @@ def columns(result: Result) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", [*WHOLE, "capture_gap_lost_packets.pcap", "midstream_publish_and_play.pcap",
                                   "snaplen96_ffmpeg_publish.pcap", "garbage_on_1935.pcap"])  # fmt: skip
-def test_windows_of_any_size_and_both_ways(sample_pcaps: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_any_size_and_both_paths(sample_pcaps: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sample_pcaps / name
     whole = reassemble_file(path)
     for window_bytes in (700, 20_000):
         cut = reassemble_file(path, window_bytes)
         assert facts(cut) == facts(whole)
         assert columns(cut) == columns(whole)
-    monkeypatch.setattr(window.Window, "_simple_rows", lambda self, rows: np.zeros(len(rows), bool))
+    monkeypatch.setattr(segment_batch.SegmentBatch, "_simple_rows", lambda self, rows: np.zeros(len(rows), bool))
     careful = reassemble_file(path, 5000)
     assert facts(careful) == facts(whole)
     assert columns(careful) == columns(whole)
@@ -77,10 +78,12 @@ def test_windows_of_any_size_and_both_ways(sample_pcaps: Path, name: str, monkey
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", [SMALL, "ffmpeg_publish_h264_aac.pcap", "republish_same_name.pcap"])
-def test_windows_of_packets_that_overtook_each_other(sample_pcaps: Path, name: str, seed: int) -> None:
-    """An acknowledgement may be recorded before what it acknowledges, in the window before too."""
-    packets = rewrite.read(sample_pcaps / name)
-    data = rewrite.pcap(rewrite.build([*packets[:3], *rewrite.shuffle(packets[3:], seed, reach=4)]))
+def test_windows_of_reordered_packets(sample_pcaps: Path, name: str, seed: int) -> None:
+    """An acknowledgement may be recorded before the data it acknowledges, even in an earlier window."""
+    packets = capture_rewriting.read(sample_pcaps / name)
+    data = capture_rewriting.pcap(
+        capture_rewriting.build([*packets[:3], *capture_rewriting.shuffle(packets[3:], seed, reach=4)])
+    )
     whole = reassemble_bytes([data])
     for window_bytes in (3000, 20_000):
         cut = reassemble_bytes([data], window_bytes)
@@ -89,22 +92,22 @@ def test_windows_of_packets_that_overtook_each_other(sample_pcaps: Path, name: s
 
 
 RELATIONS: dict[str, Callable[[Sequence[Packet]], list[Packet]]] = {
-    "segments of 100": lambda packets: rewrite.resegment(packets, 100),
-    "segments of 7": lambda packets: rewrite.resegment(packets, 7),
-    "doubled": rewrite.duplicate,
-    "shuffled nearby": lambda packets: rewrite.shuffle(packets, 1, reach=30),
-    "shuffled": lambda packets: rewrite.shuffle(packets, 2),
-    "doubled and shuffled": lambda packets: rewrite.shuffle(rewrite.duplicate(packets), 3),
-    "wrapping at once": lambda packets: rewrite.wrap_soon(packets, 0),
-    "wrapping later": lambda packets: rewrite.wrap_soon(packets, 60_000),
-    "wrapping and shuffled": lambda packets: rewrite.shuffle(rewrite.wrap_soon(packets, 9_000), 4),
+    "segments of 100": lambda packets: capture_rewriting.resegment(packets, 100),
+    "segments of 7": lambda packets: capture_rewriting.resegment(packets, 7),
+    "doubled": capture_rewriting.duplicate,
+    "shuffled nearby": lambda packets: capture_rewriting.shuffle(packets, 1, reach=30),
+    "shuffled": lambda packets: capture_rewriting.shuffle(packets, 2),
+    "doubled and shuffled": lambda packets: capture_rewriting.shuffle(capture_rewriting.duplicate(packets), 3),
+    "wrapping at once": lambda packets: capture_rewriting.wrap_soon(packets, 0),
+    "wrapping later": lambda packets: capture_rewriting.wrap_soon(packets, 60_000),
+    "wrapping and shuffled": lambda packets: capture_rewriting.shuffle(capture_rewriting.wrap_soon(packets, 9_000), 4),
 }
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", [SMALL, "denied_and_unknown_app.pcap"])
-def test_other_ways_of_travelling(sample_pcaps: Path, name: str, relation: str) -> None:
-    packets = rewrite.read(sample_pcaps / name)
+def test_other_ways_of_transport(sample_pcaps: Path, name: str, relation: str) -> None:
+    packets = capture_rewriting.read(sample_pcaps / name)
     changed = RELATIONS[relation](packets)
     assert len(changed) >= len(packets)
     result = reassemble(changed, 30_000)
@@ -114,15 +117,18 @@ def test_other_ways_of_travelling(sample_pcaps: Path, name: str, relation: str) 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_other_links(sample_pcaps: Path, link: str) -> None:
-    packets = rewrite.read(sample_pcaps / SMALL)
+    packets = capture_rewriting.read(sample_pcaps / SMALL)
     plain = by_ends(reassemble(packets))
-    wrapped = reassemble_bytes([rewrite.pcap(rewrite.build(packets, link), LINKS[link][0])], 50_000)
+    wrapped = reassemble_bytes([capture_rewriting.pcap(capture_rewriting.build(packets, link), LINKS[link][0])], 50_000)
     assert by_ends(wrapped) == plain
 
 
 def test_other_ip_version(sample_pcaps: Path) -> None:
-    packets = rewrite.read(sample_pcaps / SMALL)
-    plain, six = reassemble(packets), reassemble_bytes([rewrite.pcap(rewrite.build(packets, ip=as_ipv6))])
+    packets = capture_rewriting.read(sample_pcaps / SMALL)
+    plain, six = (
+        reassemble(packets),
+        reassemble_bytes([capture_rewriting.pcap(capture_rewriting.build(packets, ip=as_ipv6))]),
+    )
     assert six.streams == plain.streams
     ends = [talk.connection.a for talk in plain.talks]
     assert [talk.connection.a for talk in six.talks] == [(f"fd00::{_hex(host)}", port) for host, port in ends]
@@ -135,12 +141,12 @@ def _hex(address: str) -> str:
 
 @pytest.mark.parametrize("form", ["pcapng", "gzip", "big endian nanoseconds"])
 def test_other_file_formats(sample_pcaps: Path, form: str) -> None:
-    packets = rewrite.read(sample_pcaps / SMALL)
-    frames = rewrite.build(packets)
+    packets = capture_rewriting.read(sample_pcaps / SMALL)
+    frames = capture_rewriting.build(packets)
     changed = {
-        "pcapng": lambda: rewrite.pcapng(frames),
-        "gzip": lambda: rewrite.gzipped(rewrite.pcap(frames), 3),
-        "big endian nanoseconds": lambda: rewrite.pcap(frames, order=">", nano=True),
+        "pcapng": lambda: capture_rewriting.pcapng(frames),
+        "gzip": lambda: capture_rewriting.gzipped(capture_rewriting.pcap(frames), 3),
+        "big endian nanoseconds": lambda: capture_rewriting.pcap(frames, order=">", nano=True),
     }[form]()
     plain, other = reassemble(packets, 9000), reassemble_bytes([changed], 9000)
     assert facts(other) == facts(plain)
@@ -150,10 +156,10 @@ def test_other_file_formats(sample_pcaps: Path, form: str) -> None:
 @pytest.mark.parametrize("parts", [2, 7])
 def test_split_into_files_and_resumed(sample_pcaps: Path, parts: int) -> None:
     """Files of one recording, fed one after the other; and with the state carried over by value in between."""
-    frames = rewrite.records((sample_pcaps / "lossy_mtu1500_server_side.pcap").read_bytes())
-    whole = reassemble_bytes([rewrite.pcap(frames)])
+    frames = capture_rewriting.records((sample_pcaps / "lossy_mtu1500_server_side.pcap").read_bytes())
+    whole = reassemble_bytes([capture_rewriting.pcap(frames)])
     step = len(frames) // parts + 1
-    files = [rewrite.pcap(frames[at : at + step]) for at in range(0, len(frames), step)]
+    files = [capture_rewriting.pcap(frames[at : at + step]) for at in range(0, len(frames), step)]
     assert by_ends(reassemble_bytes(files)) == by_ends(whole)
     assert by_ends_resumed(files) == by_ends(whole)
 
@@ -161,9 +167,9 @@ def test_split_into_files_and_resumed(sample_pcaps: Path, parts: int) -> None:
 def by_ends_resumed(files: list[bytes]) -> dict[tuple[str, int, str, int], bytes]:
     import io
 
-    from rtmp_spark.capture.files import open_capture
-    from rtmp_spark.capture.packet import Dissector
-    from rtmp_spark.capture.tcp import Closed, Item, Run
+    from rtmp_spark.capture.files.open_capture import open_capture
+    from rtmp_spark.capture.packets.dissector import Dissector
+    from rtmp_spark.capture.tcp.stream_items import Closed, Item, Run
 
     found: dict[tuple[str, int, str, int], bytes] = {}
 
@@ -195,7 +201,7 @@ def by_ends_resumed(files: list[bytes]) -> dict[tuple[str, int, str, int], bytes
 
 def test_one_lost_packet_loses_only_its_bytes(sample_pcaps: Path) -> None:
     """`capture_gap_lost_packets` is `capture_gap_full` without frames 150, 151 and 260-262."""
-    packets = rewrite.read(sample_pcaps / "capture_gap_full.pcap")
+    packets = capture_rewriting.read(sample_pcaps / "capture_gap_full.pcap")
     whole = reassemble(packets).streams[0]
     result = reassemble_file(sample_pcaps / "capture_gap_lost_packets.pcap")
     (talked,) = result.talks
@@ -226,7 +232,7 @@ def test_damaged_state_is_refused() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_any_mess_of_segments_agrees_with_the_naive_way(data: st.DataObject) -> None:
+def test_any_segments_agree_with_the_naive_reassembly(data: st.DataObject) -> None:
     """Pieces of one stream in any order, overlapping, repeated, some missing."""
     said = random.Random(5).randbytes(400)
     talk = Talk(isn=(data.draw(st.integers(0, MASK)), 9)).open()
@@ -268,16 +274,16 @@ def test_any_packets_never_raise_and_always_add_up(seed: int, count: int) -> Non
             )
         )  # fmt: skip
     # A stray acknowledgement may announce a gap of gigabytes: the items are checked, not written out.
-    from rtmp_spark.capture.packet import Dissector
-    from rtmp_spark.capture.tcp import Closed
+    from rtmp_spark.capture.packets.dissector import Dissector
+    from rtmp_spark.capture.tcp.stream_items import Closed
 
     dissector, reassembler = Dissector(), Reassembler()
     items = []
     import io
 
-    from rtmp_spark.capture.files import open_capture
+    from rtmp_spark.capture.files.open_capture import open_capture
 
-    data = rewrite.pcap([(p.ts_ns, rewrite.ethernet(as_ip(p))) for p in packets], nano=True)
+    data = capture_rewriting.pcap([(p.ts_ns, capture_rewriting.ethernet(as_ip(p))) for p in packets], nano=True)
     for block in open_capture(io.BytesIO(data), window_bytes=dice.choice([100, 1000, 100_000])):
         items += reassembler.feed(dissector.segments(block))
     items += reassembler.finish()

@@ -1,4 +1,4 @@
-"""One direction: the facts do not depend on how bytes arrive, states resume anywhere, places are packets."""
+"""One direction: facts do not depend on how bytes arrive, states resume anywhere, every fact has its packet."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from chunkreader import HANDSHAKE
-from chunkwriter import basic_header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from realstreams import SAMPLES, directions
+from kit.chunk_reader import HANDSHAKE
+from kit.chunk_writer import basic_header
+from kit.real_streams import SAMPLES, directions
 
-from rtmp_spark.capture import direction
-from rtmp_spark.capture.direction import DirectionDecoder
-from rtmp_spark.capture.facts import FRAME_BITS, CommandFact, Facts, FaultFact, LagFact
-from rtmp_spark.capture.items import Gap, Run
+from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
+from rtmp_spark.capture.tcp.stream_items import Gap, Run
 from rtmp_spark.codec.encoder import RtmpEncoder
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, SET_CHUNK_SIZE, Message, dump_aggregate, dump_set_chunk_size
+from rtmp_spark.conversation.decoding import direction_decoder, message_facts
+from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder
+from rtmp_spark.conversation.facts import CommandFact, Facts, FaultFact, LagFact
 
 PACKET = 1000
 NOBODY: Any = None  # the connection, which a direction never looks at
@@ -41,16 +42,17 @@ def plain(facts: Facts) -> dict[str, Any]:
 
 
 def joined(parts: list[Facts]) -> dict[str, Any]:
-    """Facts of several takings as one."""
+    """The facts of several calls as one."""
     whole: dict[str, Any] = {name: [] for name in Facts.__slots__ if name != "seconds"}
     seconds: dict[int, list[Any]] = {}
     for part in parts:
         for name in whole:
             whole[name] += getattr(part, name)
-        for second, values in part.seconds.items():
+        for second, media in part.seconds.items():
+            values = media.values()
             known = seconds.setdefault(second, [0, 0, 0, 0, None, None, None])
             for index in range(4):
-                known[index] += values[index]
+                known[index] += values[index] or 0
             known[4] = values[4] if known[4] is None else known[4]
             known[5] = values[5] if values[5] is not None else known[5]
             known[6] = values[6] if values[6] is not None else known[6]
@@ -59,7 +61,7 @@ def joined(parts: list[Facts]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=["ffmpeg_publish_h264_aac.pcap", "p1936_extended_timestamps_multichunk.pcap"])
 def stream(request: pytest.FixtureRequest) -> bytes:
-    """The longest direction of a real capture, put together by a few lines that import nothing of ours."""
+    """The longest direction of a real capture, reassembled by a few lines that do not use rtmp_spark."""
     return max((data for _, data in directions(SAMPLES / request.param)), key=len)[:150_000]
 
 
@@ -94,7 +96,7 @@ def test_every_message_names_its_packets(stream: bytes) -> None:
 
 
 def test_checksums_are_those_of_the_bytes(stream: bytes) -> None:
-    """Of messages in one chunk the payload can be seen in the stream itself."""
+    """The payload of a message in one chunk is a slice of the stream."""
     for row in decoded(stream, [], resume=False)["messages"]:
         start, fmt, csid, length, chunks, crc = row[7], row[8], row[9], row[18], row[19], row[24]
         if chunks == 1 and csid < 64 and row[17] is None:
@@ -102,7 +104,7 @@ def test_checksums_are_those_of_the_bytes(stream: bytes) -> None:
             assert crc == crc32(stream[payload : payload + length])
 
 
-def test_files_show_in_the_upper_bits() -> None:
+def test_file_numbers_are_in_the_upper_bits() -> None:
     data = RtmpEncoder().send(Message(4, 0, AUDIO, 1, b"\x2f" + bytes(99)))
     decoder = DirectionDecoder("chunks")
     item = run(data, 0, len(data))
@@ -112,7 +114,7 @@ def test_files_show_in_the_upper_bits() -> None:
     assert row[1:3] == (3, 3) and row[5:7] == (1, 1)
 
 
-def test_a_gap_is_a_fact_and_costs_one_message() -> None:
+def test_a_gap_is_a_fact_and_loses_one_message() -> None:
     encoder = RtmpEncoder()
     sent = [encoder.send(Message(2, 0, SET_CHUNK_SIZE, 0, dump_set_chunk_size(4096)))]
     sent += [encoder.send(Message(4, 26 * n, AUDIO, 1, b"\x2f" + bytes([n]) * 300)) for n in range(30)]
@@ -138,11 +140,11 @@ def sound(csid: int, fmt: int, time: int) -> bytes:
 
 
 def lagging(csids: range) -> tuple[DirectionDecoder, bytes]:
-    """Differences of time were lost on each of these: what was decoded so far, and its bytes."""
+    """A decoder that lost timestamp deltas on each of these csids, and its bytes."""
     before = b"".join(sound(csid, 0, 5) for csid in csids)
     lost = sound(4, 0, 6)
-    behind = sound(4, 0, 7) * 200 + b"".join(sound(csid, 1, 1) for csid in csids)
-    data = before + lost + behind
+    after_loss = sound(4, 0, 7) * 200 + b"".join(sound(csid, 1, 1) for csid in csids)
+    data = before + lost + after_loss
     decoder = DirectionDecoder("chunks")
     decoder.receive_run(run(data, 0, len(before)))
     decoder.receive_gap(Gap(NOBODY, 0, len(before), len(lost), 7, 7_000_000, True, False))
@@ -151,17 +153,17 @@ def lagging(csids: range) -> tuple[DirectionDecoder, bytes]:
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_full_time_ends_the_lag_of_its_own_csid_alone(resume: bool) -> None:
+def test_an_absolute_timestamp_ends_the_lag_of_its_own_csid_only(resume: bool) -> None:
     csids = range(70, 76)
     decoder, data = lagging(csids)
-    told = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
-    assert [(fact.csid, fact.stream_id, fact.over) for fact in told] == [(csid, 1, False) for csid in csids]
+    lags = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
+    assert [(fact.csid, fact.stream_id, fact.over) for fact in lags] == [(csid, 1, False) for csid in csids]
     more = sound(73, 0, 20) + sound(70, 1, 20) + sound(73, 1, 20) + sound(70, 0, 60)
     if resume:
         decoder = DirectionDecoder.resume(json.loads(json.dumps(decoder.state())))
     decoder.receive_run(run(data + more, len(data), len(data + more)))
-    told = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
-    assert [(fact.csid, fact.stream_id, fact.over) for fact in told] == [(73, 1, True), (70, 1, True)]
+    lags = [fact for fact in decoder.take_facts().notable if isinstance(fact, LagFact)]
+    assert [(fact.csid, fact.stream_id, fact.over) for fact in lags] == [(73, 1, True), (70, 1, True)]
 
 
 def lines_run(decoder: DirectionDecoder, item: Run) -> int:
@@ -170,7 +172,7 @@ def lines_run(decoder: DirectionDecoder, item: Run) -> int:
     def counted(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal lines
         lines += event == "line"
-        return counted if frame.f_code.co_filename == direction.__file__ else None
+        return counted if frame.f_code.co_filename in (direction_decoder.__file__, message_facts.__file__) else None
 
     before = sys.gettrace()
     sys.settrace(counted)
@@ -181,8 +183,8 @@ def lines_run(decoder: DirectionDecoder, item: Run) -> int:
     return lines
 
 
-def test_many_csids_that_lag_cost_others_no_work() -> None:
-    """Lines run, not seconds."""
+def test_lagging_csids_cause_no_work_for_others() -> None:
+    """Counts executed lines, not seconds."""
     cost = []
     for csids in (range(70, 72), range(70, 270)):
         decoder, data = lagging(csids)
@@ -205,7 +207,7 @@ def test_parts_of_an_aggregate_are_tags_of_their_own() -> None:
     ]
 
 
-def test_damaged_arguments_keep_what_could_be_read() -> None:
+def test_damaged_arguments_keep_the_values_before_the_damage() -> None:
     payload = b"\x02\x00\x04test\x00" + bytes(8) + b"\x02\x00\x09short"
     data = RtmpEncoder().send(Message(3, 0, 20, 0, payload))
     decoder = DirectionDecoder("chunks")

@@ -1,9 +1,10 @@
-"""A direction that is decoded in another process gives the rows that it gives at home."""
+"""A direction that is decoded in a helper process gives the same rows."""
 
 from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rewrite
-from rewrite import Packet
-from rulekit import SAMPLES
+from kit import capture_rewriting
+from kit.capture_rewriting import Packet
+from kit.handmade_facts import SAMPLES
 
-from rtmp_spark.capture import beside, conversation, recording
-from rtmp_spark.capture.beside import Beside, Helpers
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.recording import Recording
-from rtmp_spark.capture.settings import Settings
-from rtmp_spark.forensics.catalogue import entry
-from rtmp_spark.forensics.judge import Judge
+from rtmp_spark.analysis import recording
+from rtmp_spark.analysis.recording import Recording
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.conversation.decoding import directions, helper_process
+from rtmp_spark.conversation.decoding.helper_process import HelperPool, RemoteDirection
 
 
 def lost(packets: list[Packet]) -> list[Packet]:
@@ -34,9 +34,9 @@ def lost(packets: list[Packet]) -> list[Packet]:
 CHANGES: dict[str, Callable[[list[Packet]], list[Packet]]] = {
     "as recorded": list,
     "with losses": lost,
-    "shuffled": partial(rewrite.shuffle, seed=1, reach=20),
-    "each packet twice": rewrite.duplicate,
-    "joined in the middle": lambda packets: packets[12:],
+    "shuffled": partial(capture_rewriting.shuffle, seed=1, reach=20),
+    "each packet twice": capture_rewriting.duplicate,
+    "midstream start": lambda packets: packets[12:],
 }
 NAMES = (
     "ffmpeg_publish_bframes_rtmpdump_play.pcap",
@@ -46,31 +46,31 @@ NAMES = (
 
 
 @pytest.fixture
-def went_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes did, run by run; all runs are long enough."""
+def sent_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the runs sent to helpers; every run counts as long enough."""
     sizes: list[int] = []
-    receive_run = Beside.receive_run
+    receive_run = RemoteDirection.receive_run
 
-    def counted(self: Beside, run: Any) -> None:
+    def counted(self: RemoteDirection, run: Any) -> None:
         sizes.append(len(run.data))
         receive_run(self, run)
 
-    monkeypatch.setattr(Beside, "receive_run", counted)
-    monkeypatch.setattr(conversation, "LONG_RUN", 1)
+    monkeypatch.setattr(RemoteDirection, "receive_run", counted)
+    monkeypatch.setattr(directions, "LONG_RUN_BYTES", 1)
     return sizes
 
 
 @pytest.fixture
-def helpers() -> Iterator[Helpers]:
-    with closing(Helpers(2)) as made:
+def helpers() -> Iterator[HelperPool]:
+    with closing(HelperPool(2)) as made:
         yield made
 
 
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, list[str]]]:
-    def of(path: Path, window_bytes: int, helpers: Helpers | None) -> dict[str, list[str]]:
+    def of(path: Path, window_bytes: int, helpers: HelperPool | None) -> dict[str, list[str]]:
         monkeypatch.setattr(recording, "open_capture", partial(open_capture, window_bytes=window_bytes))
-        settings = Settings(judge=Judge, catalogue=entry, helpers=helpers)
+        settings = Settings(rules_across_connections=False, helpers=helpers)
         found: dict[str, list[str]] = {}
         for table, batch in Recording([path], settings).batches():
             found.setdefault(table, []).extend(map(str, batch.to_pylist()))
@@ -82,13 +82,15 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, list[str]]]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_same_rows(
-    name: str, change: str, tmp_path: Path, helpers: Helpers, rows: Any, went_out: list[int]
+    name: str, change: str, tmp_path: Path, helpers: HelperPool, rows: Any, sent_sizes: list[int]
 ) -> None:
     path = tmp_path / "changed.pcap"
-    path.write_bytes(rewrite.pcap(rewrite.build(CHANGES[change](rewrite.read(SAMPLES / name)))))
+    path.write_bytes(
+        capture_rewriting.pcap(capture_rewriting.build(CHANGES[change](capture_rewriting.read(SAMPLES / name))))
+    )
     for window_bytes in (2_000, 15_000):
         assert rows(path, window_bytes, helpers) == rows(path, window_bytes, None)
-    assert len(went_out) > 5
+    assert len(sent_sizes) > 5
 
 
 def chunks(csid: int, timestamp: int, type_id: int, payload: bytes, *, extended: bool = False) -> list[bytes]:
@@ -106,8 +108,8 @@ def picture(size: int) -> bytes:
 
 
 def with_a_fault_in_a_long_message() -> list[Packet]:
-    """The first of two faults is known only when its message is whole, long after the second."""
-    packets = [p for p in rewrite.read(SAMPLES / NAMES[0])[:29] if 44878 in (p.sport, p.dport)][:27]
+    """The first of two faults is known only when its message is complete, long after the second."""
+    packets = [p for p in capture_rewriting.read(SAMPLES / NAMES[0])[:29] if 44878 in (p.sport, p.dport)][:27]
     sound = b"\xaf\x01" + b"\x21" * 198
 
     def media(first: int, count: int) -> bytes:
@@ -124,63 +126,63 @@ def with_a_fault_in_a_long_message() -> list[Packet]:
     return packets
 
 
-def test_a_fault_that_is_known_late_has_its_place(
-    tmp_path: Path, rows: Any, went_out: list[int], helpers: Helpers
+def test_a_fault_that_is_known_late_keeps_its_place(
+    tmp_path: Path, rows: Any, sent_sizes: list[int], helpers: HelperPool
 ) -> None:
     path = tmp_path / "late.pcap"
-    path.write_bytes(rewrite.pcap(rewrite.build(with_a_fault_in_a_long_message())))
+    path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(with_a_fault_in_a_long_message())))
     whole = rows(path, 1 << 23, None)
-    (told,) = (row for row in whole["findings"] if "CHUNK_EXT_TS_NEEDLESS" in row)
-    assert "for 420" in told.split("for 421")[0]
+    (found,) = (row for row in whole["findings"] if "CHUNK_EXT_TS_NEEDLESS" in row)
+    assert "for 420" in found.split("for 421")[0]
     for window_bytes in (700, 3_000, 14_700, 17_500):
         assert rows(path, window_bytes, None) == whole
         assert rows(path, window_bytes, helpers) == whole
-    assert went_out
+    assert sent_sizes
 
 
 def test_a_run_that_is_too_long_for_the_shared_memory(
-    rows: Any, went_out: list[int], monkeypatch: pytest.MonkeyPatch
+    rows: Any, sent_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_ROOM", 4096)
+    monkeypatch.setattr(helper_process, "SHARED_MEMORY_BYTES", 4096)
     path = SAMPLES / NAMES[0]
-    with closing(Helpers(1)) as helpers:
+    with closing(HelperPool(1)) as helpers:
         assert rows(path, 15_000, helpers) == rows(path, 15_000, None)
-    assert min(went_out) < 4096 < max(went_out)
+    assert min(sent_sizes) < 4096 < max(sent_sizes)
 
 
-def test_where_nothing_can_be_started_it_goes_without(
-    rows: Any, went_out: list[int], monkeypatch: pytest.MonkeyPatch
+def test_without_a_helper_everything_is_decoded_here(
+    rows: Any, sent_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     path = SAMPLES / NAMES[0]
-    assert rows(path, 15_000, Helpers(1)) == rows(path, 15_000, None)
-    assert not went_out
+    assert rows(path, 15_000, HelperPool(1)) == rows(path, 15_000, None)
+    assert not sent_sizes
 
 
-def test_a_helper_that_dies_is_told(rows: Any, went_out: list[int], helpers: Helpers) -> None:
-    receive_run = Beside.receive_run
+def test_a_helper_that_dies_raises(rows: Any, sent_sizes: list[int], helpers: HelperPool) -> None:
+    receive_run = RemoteDirection.receive_run
 
-    def killed(self: Beside, run: Any) -> None:
+    def killed(self: RemoteDirection, run: Any) -> None:
         receive_run(self, run)
-        if len(went_out) == 3:
-            self._helper._process.kill()
+        if len(sent_sizes) == 3:
+            os.kill(self.helper.pid, signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Beside, "receive_run", killed)
-        with pytest.raises(RuntimeError, match="beside this one has died"):
+        patch.setattr(RemoteDirection, "receive_run", killed)
+        with pytest.raises(RuntimeError, match=r"helper process .* has died"):
             rows(SAMPLES / NAMES[0], 2_000, helpers)
 
 
-def test_short_runs_stay_at_home(
-    rows: Any, went_out: list[int], helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+def test_short_runs_are_not_sent(
+    rows: Any, sent_sizes: list[int], helpers: HelperPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "LONG_RUN", 6_000)
+    monkeypatch.setattr(directions, "LONG_RUN_BYTES", 6_000)
     rows(SAMPLES / NAMES[0], 15_000, helpers)
-    assert went_out and went_out[0] >= 6_000
-    went_out.clear()
-    monkeypatch.setattr(conversation, "LONG_RUN", 1_000_000)
+    assert sent_sizes and sent_sizes[0] >= 6_000
+    sent_sizes.clear()
+    monkeypatch.setattr(directions, "LONG_RUN_BYTES", 1_000_000)
     rows(SAMPLES / NAMES[0], 15_000, helpers)
-    assert not went_out
+    assert not sent_sizes

@@ -1,4 +1,4 @@
-"""The catalogue says something about every finding, and what it says about generators and vectors is true."""
+"""Every rule has complete texts; its generators and vectors exist."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rulekit import SAMPLES
+from kit.handmade_facts import SAMPLES
 
-from rtmp_relay.faults import CATALOGUE as GENERATORS
+from rtmp_relay.faults.fault_catalogue import CATALOGUE as GENERATORS
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.forensics.catalogue import CATALOGUE, FAMILIES, document, entry, reproduce, severities
+from rtmp_spark.forensics.catalogue.rules import CATALOGUE, FAMILIES, document, entry, reproduce, severities
 from rtmp_spark.vectors import BUNDLED
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 ONE_DIRECTION = ("HS_", "CHUNK_", "MSG_", "CTRL_", "AMF_")
 NEEDS_MORE = {"CTRL_PING_UNANSWERED", "CHUNK_RESYNC", "CHUNK_LIMIT", "MSG_ABORTED"}
 
@@ -24,7 +24,7 @@ def test_every_code_has_an_entry_in_a_known_family() -> None:
 
 
 @pytest.mark.parametrize("code", list(ViolationCode), ids=lambda code: code.value)
-def test_an_entry_says_what_a_person_needs(code: ViolationCode) -> None:
+def test_an_entry_has_complete_texts(code: ViolationCode) -> None:
     found = CATALOGUE[code]
     assert not found.title.endswith(".") and len(found.title) < 70
     for text in (found.when, found.why, found.remedy):
@@ -36,29 +36,29 @@ def test_an_entry_says_what_a_person_needs(code: ViolationCode) -> None:
 
 
 @pytest.mark.parametrize("code", list(ViolationCode), ids=lambda code: code.value)
-def test_what_can_be_caused_on_purpose_says_how(code: ViolationCode) -> None:
-    again = reproduce(code)
-    assert (again is not None) == (code in GENERATORS)
-    if again is not None:
-        side = "client" if again.startswith("rtmp-spark publish") else "server"
+def test_a_rule_with_a_generator_shows_its_command(code: ViolationCode) -> None:
+    shown = reproduce(code)
+    assert (shown is not None) == (code in GENERATORS)
+    if shown is not None:
+        side = "client" if shown.startswith("rtmp-spark publish") else "server"
         assert side in GENERATORS[code].sides
 
 
-def test_what_one_direction_shows_has_a_vector() -> None:
+def test_a_rule_of_one_direction_has_a_vector() -> None:
     names = {path.stem for path in (BUNDLED / "invalid").rglob("*.json")}
     for code in ViolationCode:
         if code.value.startswith(ONE_DIRECTION) and code.value not in NEEDS_MORE:
             assert any(name == code.value or name.startswith(code.value + "_") for name in names), code
 
 
-def test_the_document_is_the_catalogue() -> None:
+def test_the_document_is_up_to_date() -> None:
     written = (ROOT / "docs" / "findings.md").read_text()
-    assert written == document(), "run: python -m rtmp_spark.forensics.catalogue > docs/findings.md"
+    assert written == document(), "run: python -m rtmp_spark.forensics.catalogue.rules > docs/findings.md"
 
 
 @pytest.mark.peers
 @pytest.mark.parametrize("program", ["tshark"], indirect=True)
-def test_wireshark_understands_its_filters(program: str) -> None:
+def test_tshark_accepts_the_display_filters(program: str) -> None:
     filters = " || ".join(f"({entry.wireshark})" for entry in CATALOGUE.values() if entry.wireshark)
     command = [program, "-r", str(SAMPLES / "ffmpeg_publish_h264_aac.pcap"), "-c", "1", "-Y", filters]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Published and played streams matched by content, over frames whose fate is known."""
+"""Published and played streams matched by content, with frames whose delivery is known."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import csv
 from zlib import crc32
 
 import pytest
-from rulekit import SAMPLES, recorded
+from kit.handmade_facts import SAMPLES, recorded
 
-from rtmp_spark.forensics.deliveries import Frames, Stream, delivery, match_all
+from rtmp_spark.forensics.deliveries.delivery_frames import Frames, Stream
+from rtmp_spark.forensics.deliveries.delivery_matching import delivery, match_all
 from rtmp_spark.schema import column_names
 
 SECOND = 1_000_000
@@ -27,7 +28,7 @@ def frames(*messages: tuple[bytes, int, int, int]) -> Frames:
 
 
 def row(publish: Frames, play: Frames, asked_ms: int = 0) -> dict[str, object]:
-    (found,) = match_all([Stream("P", 1, 0, publish)], [Stream("V", 1, asked_ms * 1000, play)])
+    (found,) = match_all([Stream("P", 1, 0, publish)], [Stream("V", 1, asked_ms * 1000, play)]).rows
     return dict(zip(_COLUMNS, found))
 
 
@@ -49,8 +50,8 @@ def test_lost_and_changed_frames() -> None:
     assert (found["frames_published"], found["frames_missing"], found["frames_changed"]) == (100, 2, 1)
 
 
-def test_a_cached_gop_is_a_burst_and_no_latency() -> None:
-    """Asked for at 3000 ms: the 50 frames of 1000 to 2960 ms come at once, the rest as they are published."""
+def test_a_cached_gop_is_a_burst_without_latency() -> None:
+    """Play at 3000 ms: the 50 frames of 1000 to 2960 ms arrive at once, the others when they are published."""
     got = [(p, max(at, 3000) + 10, dts, k) for p, at, dts, k in SENT]
     found = row(frames((b"sps", 900, 0, 2), *SENT), frames((b"sps", 3005, 0, 2), *got), asked_ms=3000)
     assert found["burst_ms"] == 49 * 40
@@ -59,12 +60,12 @@ def test_a_cached_gop_is_a_burst_and_no_latency() -> None:
     assert found["first_frame_ms"] == 10
 
 
-def test_a_slow_player_misses_what_never_came() -> None:
-    """It gets a frame every 80 ms of those made every 40 ms, in order, and ends at 5 s: 50 of 100. The last was
-    published at 4960 ms, and what was published in the last half second may have been on its way."""
+def test_a_slow_player_misses_frames() -> None:
+    """It receives a frame every 80 ms although one is published every 40 ms, and leaves at 5 s with 50 of 100. The last
+    was published at 4960 ms; frames of the last half second may be in flight."""
     got = [(payload, 1020 + i * 80, dts, kind) for i, (payload, _, dts, kind) in enumerate(SENT[:50])]
     play = Stream("V", 1, 0, frames(*got), 5 * SECOND)
-    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [play])
+    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [play]).rows
     known = dict(zip(_COLUMNS, found))
     late = sorted(i * 40 + 20 for i in range(25))[12]  # the median of the first 25, in ms
     due = sum(at < 5000 - 2 * late for _, at, _, _ in SENT)
@@ -72,15 +73,15 @@ def test_a_slow_player_misses_what_never_came() -> None:
     assert due > 70
 
 
-def test_what_was_on_its_way_at_the_end_is_not_missing() -> None:
+def test_frames_in_flight_at_the_end_are_not_missing() -> None:
     """A player 300 ms behind leaves at 4 s: it has the frames published by 3.7 s."""
     got = [(payload, at + 300, dts, kind) for payload, at, dts, kind in SENT if at + 300 <= 4000]
-    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [Stream("V", 1, 0, frames(*got), 4 * SECOND)])
+    (found,) = match_all([Stream("P", 1, 0, frames(*SENT))], [Stream("V", 1, 0, frames(*got), 4 * SECOND)]).rows
     known = dict(zip(_COLUMNS, found))
     assert (known["frames_published"], known["frames_missing"]) == (len(got), 0)
 
 
-def test_silence_is_told_apart_by_its_time() -> None:
+def test_frames_with_the_same_bytes_are_matched_by_timestamp() -> None:
     """Nine of ten frames have the same bytes."""
     sent = [(b"silence" if i % 10 else b"tone %d" % i, 1000 + i * 23, i * 23, 1) for i in range(500)]
     got = [(p, at + 5, dts, k) for p, at, dts, k in sent if dts >= 230 * 23]
@@ -89,20 +90,20 @@ def test_silence_is_told_apart_by_its_time() -> None:
     assert found["latency_ms_p99"] == 5
 
 
-def test_an_encoder_that_begins_the_same_file_again_is_not_the_one_before() -> None:
-    """A player that comes after frame 20 of the first try, gets all of it but 10 frames, and all of the second one."""
+def test_two_publishes_of_the_same_file_are_distinguished() -> None:
+    """A player joins after frame 20 of the first publish, misses 10 of its frames, and receives all of the second."""
     again = [(payload, at + 6000, dts, kind) for payload, at, dts, kind in SENT]
     got = [(p, at + 30, dts, k) for p, at, dts, k in [*SENT[20:50], *SENT[60:], *again]]
     tries = [Stream("P1", 1, 0, frames(*SENT), 5 * SECOND), Stream("P2", 1, 6 * SECOND, frames(*again), 11 * SECOND)]
-    first, second = match_all(tries, [Stream("V", 1, 1_790_000, frames(*got), 12 * SECOND)])
+    first, second = match_all(tries, [Stream("V", 1, 1_790_000, frames(*got), 12 * SECOND)]).rows
     for found, published, missing in ((first, 80, 10), (second, 100, 0)):
         known = dict(zip(_COLUMNS, found))
         assert (known["latency_ms_p50"], known["latency_ms_p99"], known["burst_ms"]) == (30, 30, 0)
         assert (known["frames_published"], known["frames_missing"], known["frames_changed"]) == (published, missing, 0)
 
 
-def test_who_published_the_same_before_a_player_came_did_not_send_it() -> None:
-    """The frames came as fast as they were made; out of a server's cache they come at once."""
+def test_an_earlier_publish_of_the_same_content_is_not_matched() -> None:
+    """The frames arrive in real time; from a cache they would arrive at once."""
     before = Stream("P1", 1, 0, frames(*SENT), 5 * SECOND)
     later = [(payload, at + 6000, dts, kind) for payload, at, dts, kind in SENT]
     play = Stream("V", 1, 6 * SECOND, frames(*((p, at + 30, dts, k) for p, at, dts, k in later)), 12 * SECOND)
@@ -122,8 +123,8 @@ def test_streams_with_nothing_in_common() -> None:
 @pytest.mark.parametrize(
     "name", ["ffmpeg_publish_bframes_rtmpdump_play", "extended_timestamps_ffmpeg_publish_rtmpdump_play"]
 )
-def test_a_real_relay_against_what_the_player_wrote(name: str) -> None:
-    """rtmpdump's file holds the frames that arrived; nginx-rtmp's record those that were published."""
+def test_a_real_relay_compared_with_the_file_of_the_player(name: str) -> None:
+    """The file of rtmpdump has the frames that arrived, the recording of nginx-rtmp those that were published."""
     (found,) = recorded(SAMPLES / f"{name}.pcap", "deliveries")["deliveries"]
     played = _bodies(f"{name}.received_by_rtmpdump")
     sent = _bodies(f"{name}.server_record")
@@ -135,8 +136,8 @@ def test_a_real_relay_against_what_the_player_wrote(name: str) -> None:
     assert 0 <= found["latency_ms_p50"] < 5
 
 
-def test_what_a_filter_of_time_leaves_out_is_not_compared() -> None:
-    """As in a lake, which has no other rows: of headers sent before the time nobody knows that they were replayed."""
+def test_frames_outside_a_time_filter_are_not_compared() -> None:
+    """Configurations from before the filter are not in the rows, so they do not count as replayed."""
     path = SAMPLES / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
     (found,) = recorded(path, "deliveries", arguments=["--since", "2026-11-16T00:02:30Z"])["deliveries"]
     assert found["headers_replayed"] == 0 and found["frames_published"] > 0
@@ -152,24 +153,24 @@ def _bodies(name: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_names_and_times_say_what_is_compared() -> None:
-    """The same content published twice: the name decides, where both are known and published then."""
+def test_names_and_times_select_the_pairs() -> None:
+    """The same content is published twice at the same time: the name decides if it is known."""
     sent = frames(*SENT)
     first, second = Stream("A", 1, 0, sent, 5 * SECOND, "one"), Stream("B", 1, 0, sent, 5 * SECOND, "two")
     later = Stream("C", 1, 100 * SECOND, sent, 105 * SECOND, "one")
     published = [first, second, later]
 
     def found_by(name: str | None) -> list[str]:
-        rows = match_all(published, [Stream("V", 1, 0, sent, 5 * SECOND, name)])
+        rows = match_all(published, [Stream("V", 1, 0, sent, 5 * SECOND, name)]).rows
         return [dict(zip(_COLUMNS, r))["publish_uid"] for r in rows]
 
     assert found_by("one") == ["A"]
     assert found_by("renamed") == found_by(None) == ["A", "B"]
-    assert match_all(published, [Stream("V", 1, 500 * SECOND, sent, 505 * SECOND, "one")]) == []
+    assert match_all(published, [Stream("V", 1, 500 * SECOND, sent, 505 * SECOND, "one")]).rows == []
 
 
-def test_what_is_published_after_the_player_left_changes_nothing() -> None:
-    """A publisher that goes on for days repeats itself; its players of the first minute are settled."""
+def test_frames_published_after_the_player_left_are_ignored() -> None:
+    """A publisher that streams for days repeats its frames; plays of the first minute do not change."""
     play = Stream("V", 1, 0, frames(*SENT), 6 * SECOND)
     again = [(payload, at + 3_600_000, dts + 3_600_000, kind) for payload, at, dts, kind in SENT]
     short, long = (Stream("P", 1, 0, frames(*sent)) for sent in (SENT, [*SENT, *again]))

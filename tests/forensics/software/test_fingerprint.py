@@ -1,4 +1,4 @@
-"""Software by its habits: what is known from sources, what is unknown, and that no name of a stream is evidence."""
+"""Software recognised by its traits; similar software that must stay unknown; stream names are never evidence."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import hashlib
 import json
 
 import pytest
-from rulekit import SAMPLES, command, recorded
+from kit.handmade_facts import SAMPLES, command, recorded
 
-from rtmp_spark.capture.redact import Redactor
-from rtmp_spark.forensics.fingerprint import CLIENTS, NEEDED, SERVERS, recognise
-from rtmp_spark.forensics.habits import HabitFold
-from rtmp_spark.forensics.prediction import predicted
+from rtmp_spark.forensics.software.fingerprint import POINTS_NEEDED, recognise
+from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
+from rtmp_spark.forensics.software.traits import TraitCollector
+from rtmp_spark.forensics.timestamp_rollover import omits_extended_timestamp
+from rtmp_spark.redact import Redactor
 
 SEALED = Redactor(b"a key for tests").sealed
 
 
-def test_nothing_seen_is_nobody() -> None:
+def test_no_traits_are_not_recognised() -> None:
     assert recognise({}, CLIENTS).software is None and recognise({}, SERVERS).software is None
 
 
 @pytest.mark.parametrize(
-    "habits",
+    "traits",
     [
         {
             "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)",
@@ -30,15 +31,20 @@ def test_nothing_seen_is_nobody() -> None:
         {"flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_version": "00000000"},  # copied by many players
         {"flashVer": "WIN 11,2,202,235"},
         {"encoder": "SomeEncoder 1.0"},
-        {"encoder": "Lavf59.27.100", "flashVer": "OddCam/3.1", "packet_time": "0", "publish_csid": "8"},  # of a file
+        {
+            "encoder": "Lavf59.27.100",
+            "flashVer": "OddCam/3.1",
+            "packet_time": "0",
+            "publish_csid": "8",
+        },  # a file written by FFmpeg
     ],
 )
-def test_strings_that_everybody_copies_name_no_client(habits: dict[str, str]) -> None:
-    assert recognise(habits, CLIENTS).software is None
+def test_common_texts_do_not_identify_a_client(traits: dict[str, str]) -> None:
+    assert recognise(traits, CLIENTS).software is None
 
 
 @pytest.mark.parametrize(
-    "habits",
+    "traits",
     [
         {"fmsVer": "FMS/3,0,1,123", "capabilities": "31", "connect_words": "Connection succeeded."},
         {"fmsVer": "FMS/3,0,1,123", "copies_c1": "no", "Play.Start": "Started playing stream."},
@@ -46,8 +52,8 @@ def test_strings_that_everybody_copies_name_no_client(habits: dict[str, str]) ->
         {"fmsVer": "FMS/3,0,1,123", "status_csid": "3", "media_stream_id": "0"},
     ],
 )
-def test_strings_that_everybody_copies_name_no_server(habits: dict[str, str]) -> None:
-    assert recognise(habits, SERVERS).software is None
+def test_common_texts_do_not_identify_a_server(traits: dict[str, str]) -> None:
+    assert recognise(traits, SERVERS).software is None
 
 
 FMS = {"fmsVer": "FMS/3,0,1,123", "capabilities": "31", "connect_words": "Connection succeeded."}
@@ -55,43 +61,42 @@ LIKE_NGINX = FMS | {"order": "window_ack_size set_peer_bandwidth set_chunk_size 
 
 
 @pytest.mark.parametrize(
-    "habits",
+    "traits",
     [
-        # livego: the version of nginx-rtmp in a handshake with a digest; statuses on the csid of the client's command
-        LIKE_NGINX | {"packet_version": "0d0e0a0d", "Publish.Start": "Start publising.", "status_csid": "8"},
+        # livego: the version of nginx-rtmp in a digest handshake; onStatus on the csid of the client's command
         LIKE_NGINX | {"packet_version": "0d0e0a0d", "Play.Start": "Started playing stream.", "status_csid": "8"},
-        # rtmp-server of npm: the handshake of Node-Media-Server, the words of nginx-rtmp; and when it dies at connect
+        # rtmp-server of npm: the handshake of Node-Media-Server, the texts of nginx-rtmp; and a crash at connect
         LIKE_NGINX | {"packet_version": "01020304", "Publish.Start": "Start publishing", "status_csid": "5"},
         LIKE_NGINX | {"packet_version": "01020304", "Play.Start": "Start live", "status_csid": "3", "video_csid": "4"},
         {"packet_version": "01020304", "packet_time": "0", "copies_c1": "no"},
         # ZLMediaKit
         FMS | {"order": "set_chunk_size window_ack_size set_peer_bandwidth _result onBWDone", "copies_c1": "yes"},
-        # a simple handshake, and what the specification says in its example
+        # a simple handshake, and the example of the specification
         LIKE_NGINX | {"copies_c1": "yes", "status_csid": "3", "Publish.Start": "publishing"},
         {"fmsVer": "FMS/3,5,3,888", "capabilities": "127", "result_fields": "fmsVer,capabilities,mode"},
-        {"fmsVer": "FMS/3,5,7,7009", "capabilities": "31", "result_fields": "fmsVer,capabilities,mode"},  # of baresip
+        {"fmsVer": "FMS/3,5,7,7009", "capabilities": "31", "result_fields": "fmsVer,capabilities,mode"},  # baresip
         {"order": "window_ack_size set_peer_bandwidth stream_begin set_chunk_size _result", "packet_time": "0"} | FMS,
     ],
 )
-def test_a_relative_is_not_taken_for_the_one_on_file(habits: dict[str, str]) -> None:
-    """As their sources have it."""
-    assert recognise(habits, SERVERS).software is None
+def test_a_similar_server_is_not_recognised_as_a_known_one(traits: dict[str, str]) -> None:
+    """Traits from the source code of these servers."""
+    assert recognise(traits, SERVERS).software is None
 
 
 @pytest.mark.parametrize(
-    "habits",
+    "traits",
     [
-        # players and relays that introduce themselves as FFmpeg does
+        # players and relays with the texts of FFmpeg
         {
             "flashVer": "LNX 9,0,124,2", "audioCodecs": "4071", "packet_time": "0", "packet_version": "09007c02",
             "packet_random": "0123456789abcdef", "buffer": "3000", "play_start": "-2000",
         },
-        # SRS, when it forwards
+        # SRS as a forwarding client
         {
             "flashVer": "WIN 15,0,0,239", "capabilities": "239", "audioCodecs": "3575",
             "connect_fields": "app,flashVer,swfUrl,tcUrl,fpad,capabilities,audioCodecs,videoCodecs,pageUrl",
         },
-        # an encoder on a library that it shares with OBS
+        # an encoder with the same library as OBS
         {
             "order": "set_chunk_size connect releaseStream FCPublish createStream publish @setDataFrame",
             "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "connect_fields": "app,type,flashVer,swfUrl,tcUrl",
@@ -103,29 +108,92 @@ def test_a_relative_is_not_taken_for_the_one_on_file(habits: dict[str, str]) -> 
         },
     ],
 )  # fmt: skip
-def test_a_client_that_behaves_like_another_is_unknown(habits: dict[str, str]) -> None:
-    assert recognise(habits, CLIENTS).software is None
+def test_a_client_that_behaves_like_another_is_unknown(traits: dict[str, str]) -> None:
+    assert recognise(traits, CLIENTS).software is None
 
 
 def test_lal_writes_its_name_into_the_handshake() -> None:
-    habits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "Publish.Start": "Start publishing", "status_csid": "5"}
-    assert recognise(habits, SERVERS).software == "nginx-rtmp"
-    assert recognise(habits | {"packet_random": b"lallalla".hex()}, SERVERS).software == "lal"
+    traits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "Publish.Start": "Start publishing", "status_csid": "5"}
+    assert recognise(traits, SERVERS).software == "nginx-rtmp"
+    assert recognise(traits | {"packet_random": b"lallalla".hex()}, SERVERS).software == "lal"
 
 
-def test_a_server_that_names_itself_is_no_other() -> None:
-    habits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "status_csid": "5", "Play.Start": "Start live"}
-    assert recognise(habits | {"metadata_server": "NGINX RTMP (of somebody)"}, SERVERS).software == "nginx-rtmp"
-    assert recognise(habits | {"metadata_server": "Another one"}, SERVERS).software is None
+# As in captures of lal 0.37.4, of rtmp-go's relay and of MediaMTX; the others from the programs' sources.
+OTHER_CLIENTS = [
+    ("lal/0.37.4", {"handshake_text": "random buf of rtmp handshake gen by lal v0.37.4", "flashVer": "LNX 9,0,124,2"}),
+    ("lal/0.37.4", {"flashVer": "FMLE/3.0 (compatible; lal0.37.4)", "connect_fields": "app,type,flashVer,fpad,tcUrl"}),
+    (
+        "rtmp-go",
+        {
+            "connect_fields": "app,audioCodecs,capabilities,flashVer,fpad,objectEncoding,swfUrl,tcUrl,type,videoCodecs,"
+            "videoFunction",
+            "flashVer": "LNX 9,0,124,2", "audioCodecs": "0", "packet_random": "961c7ab1e8e94dab",
+        },
+    ),
+    (
+        "MediaMTX",
+        {
+            "order": "window_ack_size set_peer_bandwidth set_chunk_size connect createStream set_buffer_length play",
+            "flashVer": "LNX 9,0,124,2", "connect_fields": "app,flashVer,tcUrl,objectEncoding,fpad,capabilities",
+            "chunk_size": "65536", "packet_random": "3e771ebff63933c0",
+        },
+    ),
+    ("SRS/7.0.18", {"flashVer": "WIN 15,0,0,239", "srs_server": "SRS/7.0.18(Hang)", "capabilities": "239"}),
+    ("livego", {"flashVer": "FMS.3.1", "connect_fields": "tcUrl,app,type,flashVer"}),
+    (
+        "go2rtc",
+        {
+            "packet_random": "0" * 16, "connect_fields": "tcUrl,app,flashVer",
+            "flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", "order": "set_chunk_size connect createStream play",
+        },
+    ),
+    ("ffmpeg/9.0", {"flashVer": "FMLE/3.0 (compatible; Lavf63.1.102)", "packet_random": "f778551eceab8e1e"}),
+]  # fmt: skip
+OTHER_SERVERS = [
+    (
+        "lal/0.37.4",
+        {
+            "handshake_text": "random buf of rtmp handshake gen by lal v0.37.4", "packet_version": "0d0e0a0d",
+            "order": "window_ack_size set_peer_bandwidth set_chunk_size _result", "Publish.Start": "Start publishing",
+            "status_csid": "5",
+        },
+    ),
+    (
+        "livego",
+        {
+            "packet_version": "0d0e0a0d", "order": "window_ack_size set_peer_bandwidth set_chunk_size _result",
+            "Publish.Start": "Start publising.", "chunk_size": "1024", "fmsVer": "FMS/3,0,1,123",
+        },
+    ),
+    ("go2rtc", {"result_fields": "fmsVer", "copies_c1": "yes", "order": "set_chunk_size _result _result onStatus"}),
+    ("rtmp-go", {"result_fields": "capabilities,fmsVer,mode", "fmsVer": "FMS/3,5,7,7009"}),
+    ("MediaMTX", {"fmsVer": "LNX 9,0,124,2"}),
+]  # fmt: skip
 
 
-def test_ffmpeg_is_known_by_its_handshake_when_its_strings_were_changed() -> None:
+@pytest.mark.parametrize(("software", "traits"), OTHER_CLIENTS)
+def test_clients_are_recognised(software: str, traits: dict[str, str]) -> None:
+    assert recognise(traits, CLIENTS).software == software
+
+
+@pytest.mark.parametrize(("software", "traits"), OTHER_SERVERS)
+def test_servers_are_recognised(software: str, traits: dict[str, str]) -> None:
+    assert recognise(traits, SERVERS).software == software
+
+
+def test_a_server_that_names_itself_is_not_another() -> None:
+    traits = LIKE_NGINX | {"packet_version": "0d0e0a0d", "status_csid": "5", "Play.Start": "Start live"}
+    assert recognise(traits | {"metadata_server": "NGINX RTMP (patched)"}, SERVERS).software == "nginx-rtmp"
+    assert recognise(traits | {"metadata_server": "Another one"}, SERVERS).software is None
+
+
+def test_ffmpeg_with_changed_texts_is_recognised_by_its_handshake() -> None:
     """FFmpeg seeds the random bytes of C1 with a constant and sends the time 0 and the version of Flash 9.0.124.2."""
-    habits = {"packet_random": "f778551eceab8e1e", "packet_version": "09007c02", "packet_time": "0"}
-    assert recognise(habits | {"flashVer": "Mine/1.0"}, CLIENTS).software == "ffmpeg"
+    traits = {"packet_random": "f778551eceab8e1e", "packet_version": "09007c02", "packet_time": "0"}
+    assert recognise(traits | {"flashVer": "Mine/1.0"}, CLIENTS).software == "ffmpeg"
 
 
-def test_programs_in_their_rarer_part() -> None:
+def test_programs_in_their_less_common_role() -> None:
     """nginx-rtmp as the client of another server, and `ffmpeg -listen 1` that serves a player."""
     relay = {"packet_version": "0c000d0e", "flashVer": "LNX.11,1,102,55", "audioCodecs": "3575"}
     assert recognise(relay, CLIENTS).software == "nginx-rtmp"
@@ -134,7 +202,7 @@ def test_programs_in_their_rarer_part() -> None:
     assert recognise(serving | {"Play.Start": "playing stream"}, SERVERS).software == "ffmpeg"
 
 
-def test_versions_come_from_what_the_program_says() -> None:
+def test_versions_come_from_texts_of_the_program() -> None:
     assert recognise({"flashVer": "FMLE/3.0 (compatible; Lavf58.76.100)"}, CLIENTS).software == "ffmpeg/4.4"
     assert recognise({"flashVer": "FMLE/3.0 (compatible; Lavf99.1.100)"}, CLIENTS).software == "ffmpeg/Lavf99.1"
     obs = {"encoder": "obs-output module (libobs version 31.0.2)"}
@@ -142,30 +210,30 @@ def test_versions_come_from_what_the_program_says() -> None:
     assert recognise({"srs_server": "SRS/5.0.213(Bee)"}, SERVERS).software == "SRS/5.0.213"
 
 
-def test_no_rule_rests_on_fewer_points_than_needed() -> None:
+def test_every_program_can_reach_the_points_needed() -> None:
     for software in (*CLIENTS, *SERVERS):
-        assert sum(points for _, _, points in software.habits if points > 0) >= NEEDED, software.name
+        assert sum(points for _, _, points in software.traits if points > 0) >= POINTS_NEEDED, software.name
 
 
-def test_stream_names_are_no_habit() -> None:
-    fold = HabitFold(SEALED)
-    fold.command("c2s", command("publish", 5.0, None, "topsecret", "live"))
+def test_stream_names_are_not_in_traits() -> None:
+    collector = TraitCollector(SEALED)
+    collector.command("c2s", command("publish", 5.0, None, "topsecret", "live"))
     status = {"code": "NetStream.Publish.Start", "description": "topsecret is now published. See /live/topsecret?k=1"}
-    fold.command("s2c", command("onStatus", 0.0, None, status))
-    assert "topsecret" not in json.dumps(fold.state())
-    assert fold.server["Publish.Start"] == "* is now published. See *"
+    collector.command("s2c", command("onStatus", 0.0, None, status))
+    assert "topsecret" not in json.dumps(collector.state())
+    assert collector.server["Publish.Start"] == "* is now published. See *"
 
 
-def test_a_short_name_spoils_no_other_word() -> None:
-    fold = HabitFold(SEALED)
-    fold.command("c2s", command("play", 5.0, None, "s"))
+def test_a_short_name_is_not_removed_from_other_words() -> None:
+    collector = TraitCollector(SEALED)
+    collector.command("c2s", command("play", 5.0, None, "s"))
     for code, words in (("Start", "playing stream"), ("Reset", "s is reset")):
         status = {"code": f"NetStream.Play.{code}", "description": words}
-        fold.command("s2c", command("onStatus", 0.0, None, status))
-    assert (fold.server["Play.Start"], fold.server["Play.Reset"]) == ("playing stream", "* is reset")
+        collector.command("s2c", command("onStatus", 0.0, None, status))
+    assert (collector.server["Play.Start"], collector.server["Play.Reset"]) == ("playing stream", "* is reset")
 
 
-def test_evidence_holds_no_stream_name() -> None:
+def test_evidence_contains_no_stream_name() -> None:
     capture = SAMPLES / "ffmpeg_publish_querystring_metadata.pcap"
     found = recorded(capture, "connections", "streams")
     (stream,) = found["streams"]
@@ -173,7 +241,7 @@ def test_evidence_holds_no_stream_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("software", "breaks"),
+    ("software", "fails"),
     [
         ("OBS/29.0.2", True),
         ("OBS/30.0.2", True),
@@ -183,39 +251,41 @@ def test_evidence_holds_no_stream_name() -> None:
         ("ffmpeg/5.1", False),
     ],
 )
-def test_who_will_break_at_4_h_39_min(software: str, breaks: bool) -> None:
-    """Mended by obsproject/obs-studio#10097, in 30.1."""
-    assert predicted(software) is breaks
+def test_software_that_fails_at_4_h_39_min(software: str, fails: bool) -> None:
+    """Fixed by obsproject/obs-studio#10097, in 30.1."""
+    assert omits_extended_timestamp(software) is fails
 
 
-def test_the_name_of_a_stream_is_in_no_habit_nor_in_the_state() -> None:
-    def published(fold: HabitFold) -> None:
-        fold.command("c2s", command("publish", 0.0, None, "secret key", "live"))
+def test_stream_names_are_not_in_traits_of_a_resumed_connection() -> None:
+    def publish(collector: TraitCollector) -> None:
+        collector.command("c2s", command("publish", 0.0, None, "secret key", "live"))
 
-    def answered(fold: HabitFold) -> None:
-        told = {"code": "NetStream.Publish.Start", "description": "Stream 'secret key' is now published."}
-        fold.command("s2c", command("onStatus", 0.0, None, told))
+    def answer(collector: TraitCollector) -> None:
+        status = {"code": "NetStream.Publish.Start", "description": "Stream 'secret key' is now published."}
+        collector.command("s2c", command("onStatus", 0.0, None, status))
 
-    whole = HabitFold(SEALED)
-    published(whole)
-    cut = HabitFold(SEALED)
+    whole = TraitCollector(SEALED)
+    publish(whole)
+    cut = TraitCollector(SEALED)
     cut.resume(json.loads(json.dumps(whole.state())))
-    for fold in (whole, cut):
-        answered(fold)
-        assert fold.server["Publish.Start"] == "Stream '*' is now published."
-        assert "secret" not in json.dumps(fold.state())
-        assert hashlib.sha256(b"secret key").hexdigest() not in json.dumps(fold.state()), "which anybody could guess at"
+    for collector in (whole, cut):
+        answer(collector)
+        assert collector.server["Publish.Start"] == "Stream '*' is now published."
+        assert "secret" not in json.dumps(collector.state())
+        assert hashlib.sha256(b"secret key").hexdigest() not in json.dumps(collector.state()), (
+            "an unkeyed hash can be guessed"
+        )
 
 
-def test_a_name_is_none_whether_it_or_its_answer_was_saved_meanwhile() -> None:
+def test_redacted_names_of_a_resumed_connection_are_removed_too() -> None:
     redactor = Redactor(b"a key for tests")
     for name in ("topsecret", "topsecret?k=1"):
         words = f"topsecret is now published. See /live/{name}"
         hidden, known = redactor.stream_name(name), {redactor.token("topsecret")}
-        for asked, answer in ((name, words), (hidden, words), (hidden, redactor.text(words, known))):
-            fold = HabitFold(redactor.sealed)
-            fold.foresee(name, hidden)
-            fold.command("c2s", command("publish", 5.0, None, asked, "live"))
+        for requested, answer in ((name, words), (hidden, words), (hidden, redactor.text(words, known))):
+            collector = TraitCollector(redactor.sealed)
+            collector.add_redacted_name(name, hidden)
+            collector.command("c2s", command("publish", 5.0, None, requested, "live"))
             status = {"code": "NetStream.Publish.Start", "description": answer}
-            fold.command("s2c", command("onStatus", 0.0, None, status))
-            assert fold.server["Publish.Start"] == "* is now published. See *"
+            collector.command("s2c", command("onStatus", 0.0, None, status))
+            assert collector.server["Publish.Start"] == "* is now published. See *"

@@ -1,7 +1,7 @@
-"""HTTP/1 messages in one direction of a TCP connection, as far as a tunnel needs them.
+"""HTTP/1 messages in one direction of a TCP connection, as far as RTMPT needs them.
 
-Bytes in order go in, with gaps; first lines, pieces of bodies and ends of messages come out. Bodies are handed on as
-they arrive and never kept. Where the bytes are no HTTP, they are skipped up to the next thing that is, and counted.
+Bytes in order and gaps in; first lines, pieces of bodies and ends of messages out. Bodies are passed on as they
+arrive and not kept. Bytes that are not HTTP are skipped up to the next message, and counted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import base64
 import re
 from typing import Any, NamedTuple
 
-_HEAD_BYTES = 1 << 16
+from rtmp_spark.codec.limits import HTTP_HEAD_BYTES, HTTP_LINE_BYTES
+
 _REQUEST = re.compile(rb"(POST|GET|HEAD|PUT|OPTIONS|DELETE|PATCH) (\S{1,4096}) HTTP/1\.[01]\r?\n")
 _RESPONSE = re.compile(rb"(HTTP)/1\.[01] (\d{3})[^\r\n]{0,512}\r?\n")
-_LONGEST_LINE = 5000
 _BLANK = re.compile(rb"\r?\n\r?\n")
 _LENGTH = re.compile(rb"\r?\ncontent-length:[ \t]*(\d{1,15})[ \t]*\r?\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r?\ntransfer-encoding:[^\r\n]*chunked[ \t]*\r?\n", re.IGNORECASE)
@@ -39,28 +39,28 @@ class Body(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Bytes of a body that are in no packet."""
+    """Bytes of a body that no packet contains."""
 
     offset: int
-    length: int  # UNKNOWN: there is no telling how many
+    length: int  # or UNKNOWN
 
 
 class Finished(NamedTuple):
-    """The end of a message; `whole` when nothing of it is missing."""
+    """The end of a message; `whole` if no byte of it is missing."""
 
     offset: int
     whole: bool
 
 
 class Skipped(NamedTuple):
-    """Bytes that are no HTTP."""
+    """Bytes that are not HTTP."""
 
     offset: int
     length: int
 
 
 class Unsure(NamedTuple):
-    """After this, messages may have been lost unseen."""
+    """Whole messages may be missing before this offset."""
 
     offset: int
 
@@ -69,7 +69,7 @@ HttpEvent = First | Body | Missing | Finished | Skipped | Unsure
 
 
 class HttpReader:
-    """One direction: requests, or responses."""
+    """Reads one direction: requests or responses."""
 
     def __init__(self, requests: bool, from_start: bool = True) -> None:
         self._first = _REQUEST if requests else _RESPONSE
@@ -123,7 +123,7 @@ class HttpReader:
         return out
 
     def receive_lost(self, length: int) -> list[HttpEvent]:
-        """A gap of about this length: where in a body it ends cannot be told."""
+        """Take a gap of about this length: it is unknown where in a body it ends."""
         out: list[HttpEvent] = []
         at = max(self._offset, 0)
         if self._phase in (BODY, CHUNK, REST):
@@ -138,7 +138,7 @@ class HttpReader:
 
     def receive_end(self) -> list[HttpEvent]:
         out: list[HttpEvent] = []
-        self._tell_skipped(self._offset, out)
+        self._report_skipped(self._offset, out)
         if self._phase == REST:
             out.append(Finished(self._offset, self._whole))
         elif self._phase not in (HEAD, SEARCH):
@@ -161,7 +161,7 @@ class HttpReader:
             return at + len(piece)
         end = data.find(b"\n", at)
         if end < 0:
-            if len(data) - at > _HEAD_BYTES:
+            if len(data) - at > HTTP_HEAD_BYTES:
                 self._phase = SEARCH
             return at
         line = data[at:end].strip()
@@ -200,12 +200,12 @@ class HttpReader:
             )  # fmt: skip
             begun = data[at : at + 8]
             may_be = any(word.startswith(begun) or begun.startswith(word) for word in known)
-            if may_be and b"\n" not in data[at : at + _LONGEST_LINE] and len(data) - at < _LONGEST_LINE:
+            if may_be and b"\n" not in data[at : at + HTTP_LINE_BYTES] and len(data) - at < HTTP_LINE_BYTES:
                 return at
             match = self._first.search(data, at + (self._phase == HEAD))
             self._phase = SEARCH
             if match is None:
-                kept = max(at, len(data) - _LONGEST_LINE)
+                kept = max(at, len(data) - HTTP_LINE_BYTES)
                 line = data.rfind(b"\n", at, kept)
                 to = max(kept, line + 1) if kept > at else at
                 self._skipped += to - at
@@ -214,12 +214,12 @@ class HttpReader:
             at = match.start()
         blank = _BLANK.search(data, match.end() - 2)
         if blank is None:
-            if len(data) - at > _HEAD_BYTES:
+            if len(data) - at > HTTP_HEAD_BYTES:
                 self._skipped += match.end() - at
                 self._phase = SEARCH
                 return match.end()
             return at
-        self._tell_skipped(base + at, out)
+        self._report_skipped(base + at, out)
         word, target = match[1].decode("latin-1"), match[2].decode("latin-1")
         out.append(First(word, target, base + at))
         head = data[match.end() - 2 : blank.end()]
@@ -240,7 +240,7 @@ class HttpReader:
             self._phase = REST
         return blank.end()
 
-    def _tell_skipped(self, offset: int, out: list[HttpEvent]) -> None:
+    def _report_skipped(self, offset: int, out: list[HttpEvent]) -> None:
         if self._skipped:
             out.append(Skipped(offset - self._skipped, self._skipped))
             self._skipped = 0
@@ -251,7 +251,7 @@ class HttpReader:
 
     @classmethod
     def resume(cls, state: list[Any]) -> HttpReader:
-        reader = cls(state[0])
-        reader._phase, reader._pending, reader._offset = state[1], base64.b64decode(state[2]), state[3]
-        reader._left, reader._whole, reader._skipped = state[4:]
-        return reader
+        own = cls(state[0])
+        own._phase, own._pending, own._offset = state[1], base64.b64decode(state[2]), state[3]
+        own._left, own._whole, own._skipped = state[4:]
+        return own

@@ -1,7 +1,7 @@
-"""One RTMPT session: the bodies of its requests and answers, put into the order of their numbers.
+"""One RTMPT session: the bodies of its requests and responses, in the order of their numbers.
 
-Requests may come over several TCP connections and be answered out of order; each has a number in its path. A body flows
-on as it arrives when it is its turn, else it waits, within bounds. What is missing is a gap, never silence.
+Requests may use several TCP connections and be answered out of order; each has a number in its path. The next body in
+order is delivered as it arrives; others wait, within limits. Missing bodies are reported as gaps.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ from zlib import crc32
 
 import numpy as np
 
-from rtmp_spark.capture.block import Ints
-from rtmp_spark.capture.http_stream import UNKNOWN
-from rtmp_spark.capture.items import End, Gap, Item, Run
-from rtmp_spark.capture.wrapping import Noted
+from rtmp_spark.capture.packet_block import Ints
+from rtmp_spark.capture.tcp.stream_items import End, Gap, Item, Run
+from rtmp_spark.capture.unwrap.rtmpt.http_reader import UNKNOWN
+from rtmp_spark.capture.unwrap.wrapping import Noted
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.limits import RTMPT_CHECKSUMS, RTMPT_HELD_BODIES, RTMPT_HELD_BYTES, RTMPT_NOTES
 
-HELD_BODIES = 1 << 14  # that wait for an earlier one, which TCP may hold back as long as something before it is missing
-HELD_BYTES = 12 << 20
-_REMEMBERED = 64
-_MOST_NOTED = 64
 REQUESTS, ANSWERS = 0, 1
 
 Sink = Callable[[Item], None]
 
 
 class Piece(NamedTuple):
-    """Bytes of a body and the packets they came in; without data: `length` bytes that are in no packet (or UNKNOWN)."""
+    """Bytes of a body and their packets; without data, `length` bytes (or UNKNOWN) that no packet contains."""
 
     data: bytes
     starts: Ints  # of segments, in `data`
@@ -39,13 +36,13 @@ class Piece(NamedTuple):
 
 
 class Entry:
-    """The body of one request or answer."""
+    """The body of one request or response."""
 
     __slots__ = ("complete", "crc", "late", "number", "pieces", "size")
 
     def __init__(self, number: int, late: bool = False) -> None:
         self.number = number
-        self.late = late  # there was one with this number before
+        self.late = late  # there was one with this number already
         self.pieces: list[Piece] = []
         self.size = 0
         self.crc = 0
@@ -58,9 +55,9 @@ class Lane:
     def __init__(self) -> None:
         self.next: int | None = None
         self.waiting: dict[int, list[Entry]] = {}  # more than one where numbers repeat
-        self.recent: dict[int, int] = {}  # checksums of the last bodies that passed
+        self.recent: dict[int, int] = {}  # checksums of the last delivered bodies
         self.offset = 0
-        self.lost_at = -1  # where it is after a gap of unknown length: another one adds nothing
+        self.lost_at = -1  # the offset after a gap of unknown length, where another one is not reported
         self.place = (0, 0)
 
     def held_bytes(self) -> int:
@@ -68,7 +65,7 @@ class Lane:
 
 
 class RtmptSession:
-    """`connection` and `requests` (the direction of requests) are those of the connection that the rows belong to."""
+    """`connection` is the one that the rows belong to, `requests` the direction of the requests on it."""
 
     def __init__(self, session_id: str, connection: Any, requests: int, sink: Sink, opened: bool) -> None:
         self.session_id = session_id
@@ -77,10 +74,10 @@ class RtmptSession:
         self._sink = sink
         self.opened = opened
         self.open_seen = opened
-        self._first: int | None = None  # the number that was read first
-        self.members: set[int] = set()  # numbers of its TCP connections that are open
-        self.carriers: list[Any] = []  # all of them, in the order they joined
-        self.unsure = False  # packets are missing: so may requests be
+        self._first: int | None = None  # the first number that was delivered
+        self.members: set[int] = set()  # numbers of its open TCP connections
+        self.carriers: list[Any] = []  # all its TCP connections, in the order they joined
+        self.unsure = False  # packets are missing, so requests may be missing too
         self._lanes = (Lane(), Lane())
         self._noted: list[Noted] = []
         self.finished = False
@@ -89,29 +86,29 @@ class RtmptSession:
 
     @property
     def from_start(self) -> bool:
-        """Whether it began in the recording: clients count from 0 or 1."""
+        """Whether it began in the recording. Clients count requests from 0 or 1."""
         return self.open_seen or (self._first is not None and self._first <= 1)
 
     @property
     def _began_elsewhere(self) -> bool:
-        """It came onto a connection that opened in the recording: earlier numbers are on others, which TCP holds back
-        longer because they were joined in the middle."""
+        """It continues on a connection that opened in the recording: earlier numbers are on other connections, whose
+        bytes come later because they start midstream."""
         return not self.open_seen and not all(connection.midstream for connection in self.carriers)
 
     def join(self, connection: Any) -> None:
-        """This TCP connection carries it too."""
+        """Add a TCP connection that carries the session."""
         self.members.add(connection.number)
         if connection not in self.carriers:
             self.carriers.append(connection)
 
     def begin(self, which: int, number: int, frame: int, ts_ns: int) -> Entry:
-        """A request, or its answer to come; its body is added with `add` and closed with `finish`."""
+        """Begin a request or its response; `add` adds to its body and `finish` ends it."""
         lane = self._lanes[which]
         self.heard_ns = max(ts_ns, self.heard_ns)
         over = lane.next is not None and number < lane.next
         entry = Entry(number, over or number in lane.waiting)
         if entry.late and which == REQUESTS:
-            self._note(f"number {number} came again", frame, ts_ns)
+            self._note(f"request number {number} is repeated", frame, ts_ns)
         if not over:
             lane.waiting.setdefault(number, []).append(entry)
         return entry
@@ -129,7 +126,7 @@ class RtmptSession:
         self._advance(which)
 
     def settle(self) -> None:
-        """All packets up to now were seen."""
+        """All packets up to now were read."""
         for which, lane in enumerate(self._lanes):
             if lane.next is None and lane.waiting:
                 first = min(lane.waiting)
@@ -148,7 +145,7 @@ class RtmptSession:
                         self._pass_over(which, first)
 
     def flush(self, kind: str, frame: int, ts_ns: int) -> None:
-        """The session is over: whatever waits goes out in order, then both directions end."""
+        """The session is over: deliver the waiting bodies in order, then end both directions."""
         if self.finished:
             return
         self.finished = True
@@ -198,11 +195,11 @@ class RtmptSession:
 
     def _remember(self, lane: Lane, entry: Entry) -> None:
         lane.recent[entry.number] = entry.crc
-        while len(lane.recent) > _REMEMBERED:
+        while len(lane.recent) > RTMPT_CHECKSUMS:
             del lane.recent[next(iter(lane.recent))]
 
     def _release_late(self, which: int, entry: Entry) -> None:
-        """The same body again is a repetition; another one is a request that was counted wrongly."""
+        """Deliver a body whose number was used before, unless it repeats the same body."""
         crc = 0
         for piece in entry.pieces:
             crc = crc32(piece.data, crc)
@@ -214,18 +211,18 @@ class RtmptSession:
         return lane.next is not None and bool(lane.waiting) and lane.next not in lane.waiting
 
     def _overfull(self, lane: Lane) -> bool:
-        return len(lane.waiting) > HELD_BODIES or lane.held_bytes() > HELD_BYTES
+        return len(lane.waiting) > RTMPT_HELD_BODIES or lane.held_bytes() > RTMPT_HELD_BYTES
 
     def _pass_over(self, which: int, first: int) -> None:
-        """Bodies before `first` will not come: a gap of unknown length, unless the sender only counted wrongly."""
+        """Bodies before `first` will not come: report a gap of unknown length, unless numbers were only skipped."""
         lane = self._lanes[which]
         assert lane.next is not None
-        # Numbers may be on connections that were not recorded, or yet come where TCP waits for a packet.
+        # The numbers may be on connections that were not recorded, or come later where TCP waits for a packet.
         if self.unsure or not self.from_start or (len(self.members) > 1 and not self.finished):
             self._gap(which, UNKNOWN)
         elif which == REQUESTS:
             frame, ts_ns = lane.place
-            self._note(f"after number {lane.next - 1} comes {first}", frame or None, ts_ns or None)
+            self._note(f"request number {lane.next - 1} is followed by {first}", frame or None, ts_ns or None)
         lane.next = first
         self._advance(which)
 
@@ -254,7 +251,7 @@ class RtmptSession:
 
     def _gap(self, which: int, length: int) -> None:
         lane = self._lanes[which]
-        # `cut`: it is no loss of its own, the gap in TCP is told by the connection that has it.
+        # `cut`: not a loss of its own; the connection with the missing TCP data reports that one.
         exact = length != UNKNOWN
         if not exact and lane.offset == lane.lost_at:
             return
@@ -265,7 +262,7 @@ class RtmptSession:
         self._sink(gap)
 
     def _note(self, detail: str, frame: int | None, ts_ns: int | None) -> None:
-        if len(self._noted) < _MOST_NOTED:
+        if len(self._noted) < RTMPT_NOTES:
             self._noted.append(Noted(ViolationCode.RTMPT_SEQUENCE, self.requests, detail, frame, ts_ns))
 
     # -- state --------------------------------------------------------------------------------------------------------
@@ -288,20 +285,20 @@ class RtmptSession:
 
     @classmethod
     def resume(cls, state: dict[str, Any], connection: Any, sink: Sink) -> RtmptSession:
-        session = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
-        session.unsure, session.goodbye_ns = state["unsure"], state["goodbye_ns"]
-        session.heard_ns = state["heard_ns"]
-        session.open_seen, session._first = state["began"]
-        session._noted = [Noted.resume(note) for note in state["noted"]]
-        for lane, (number, offset, lost_at, place, recent, waiting) in zip(session._lanes, state["lanes"], strict=True):
+        own = cls(state["session_id"], connection, state["requests"], sink, state["opened"])
+        own.unsure, own.goodbye_ns = state["unsure"], state["goodbye_ns"]
+        own.heard_ns = state["heard_ns"]
+        own.open_seen, own._first = state["began"]
+        own._noted = [Noted.resume(note) for note in state["noted"]]
+        for lane, (number, offset, lost_at, place, recent, waiting) in zip(own._lanes, state["lanes"], strict=True):
             lane.next, lane.offset, lane.lost_at, lane.place = number, offset, lost_at, (place[0], place[1])
             lane.recent = dict(recent)
             for entry in waiting:
                 lane.waiting.setdefault(entry[0], []).append(_made(entry))
-        return session
+        return own
 
     def again(self, which: int, number: int) -> Entry:
-        """The body with this number that was under way when the state was taken."""
+        """The body with this number that was incomplete when the state was saved."""
         entries = self._lanes[which].waiting.get(number)
         return entries[-1] if entries else Entry(number, True)
 

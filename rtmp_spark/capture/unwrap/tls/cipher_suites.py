@@ -1,5 +1,7 @@
-"""What TLS numbers mean: content types, versions, cipher suites, alerts. Names only; nothing is opened here, so that a
-connection without keys can be described where no cryptography is installed.
+"""The numbers of TLS: content types, versions, cipher suites, alerts.
+
+This module has names only, so that a connection without keys can be described without the package `cryptography`.
+To add a cipher suite, add its code to `_REGISTERED`; record_ciphers.py decrypts its records.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ ALERT_NAMES = {
     116: "certificate_required", 120: "no_application_protocol",
 }  # fmt: skip
 ALERT_MEANINGS = {
-    10: "a message that does not belong here", 20: "a record whose authentication failed: damaged on the way, or a bug",
+    10: "a message that is not allowed at this point", 20: "a record failed authentication: it was damaged, or a bug",
     22: "a record longer than allowed", 40: "no cipher, version or parameter that both sides accept",
-    42: "the certificate is damaged or its signature is wrong", 43: "a kind of certificate it does not take",
+    42: "the certificate is damaged or its signature is wrong", 43: "a kind of certificate that it does not accept",
     44: "the certificate was revoked", 45: "the certificate expired, or the clock is wrong",
-    46: "the certificate was not accepted", 47: "a field with a value that cannot be",
+    46: "the certificate was not accepted", 47: "a field with an invalid value",
     48: "the certificate is signed by an authority it does not trust", 49: "access was denied",
     50: "a message that cannot be read", 51: "a signature or a key exchange failed",
-    70: "no common TLS version", 71: "the ciphers offered are too weak for it", 80: "an error of its own",
-    86: "a fallback to an older version was refused", 90: "the handshake was given up",
+    70: "no common TLS version", 71: "the ciphers offered are too weak for it", 80: "an internal error",
+    86: "a fallback to an older version was refused", 90: "the handshake was cancelled",
     100: "it does not renegotiate", 109: "an extension is missing", 110: "an extension it did not ask for",
     112: "it does not serve this host name (SNI)", 115: "the shared key is unknown to it",
     116: "it wants a client certificate", 120: "no common application protocol (ALPN)",
@@ -42,7 +44,7 @@ DIGEST_BYTES = {"SHA": 20, "SHA256": 32, "SHA384": 48}
 
 
 class Suite(NamedTuple):
-    """A cipher suite: how records are protected and which hash derives its keys."""
+    """A cipher suite: how its records are protected and which hash derives its keys."""
 
     name: str
     mode: str  # GCM, CCM, CHACHA, CBC

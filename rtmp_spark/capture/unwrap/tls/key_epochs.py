@@ -1,7 +1,7 @@
 """Which key a direction of a TLS connection uses, as a value without secrets.
 
-An epoch names the key: the handshake it came from, its kind and how often it was updated. The key itself is made
-from the key log each time it is needed, so a saved state holds nothing that opens anything.
+An epoch names a key: the handshake it came from, its kind and how often it was updated. The key itself is derived
+from the key log each time it is needed, so a saved state contains no secret.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from rtmp_spark.capture import keylog
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls_handshake import ServerHello
-from rtmp_spark.capture.tls_suites import SUITES, SUITES_13, TLS12, TLS13
+from rtmp_spark.capture.unwrap.tls import keylog
+from rtmp_spark.capture.unwrap.tls.cipher_suites import SUITES, SUITES_13, TLS12, TLS13
+from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
+from rtmp_spark.capture.unwrap.tls.tls_handshake import ServerHello
+from rtmp_spark.codec.limits import TLS_LOST_KEY_UPDATES
 
 if TYPE_CHECKING:
-    from rtmp_spark.capture.tls_ciphers import RecordKey
+    from rtmp_spark.capture.unwrap.tls.record_ciphers import RecordKey
 
 CLIENT, SERVER = 0, 1
-_MISSED_UPDATES = 8  # KeyUpdates that one loss may hold
 PLAIN, EARLY, HANDSHAKE, TRAFFIC, MASTER = "plain", "early", "handshake", "traffic", "master"
 
 
 class Epoch(NamedTuple):
-    """`role` is who writes with this key: the TLS client (0) or server (1)."""
+    """`role` is the sender that encrypts with this key: the TLS client (0) or server (1)."""
 
     kind: str
     role: int = CLIENT
@@ -34,12 +34,12 @@ class Epoch(NamedTuple):
     encrypt_then_mac: bool = False
 
     def key(self, log: KeyLog) -> RecordKey | None:
-        """None when the log lacks its secret or the cipher is not known here."""
+        """None if the log does not have its secret or the cipher is not supported."""
         suite = SUITES.get(self.suite)
         secret = log.secret(_label(self.kind, self.role), self.client_random)
         if suite is None or secret is None:
             return None
-        from rtmp_spark.capture.tls_ciphers import Aead13, keys_12, next_secret  # needs the package `cryptography`
+        from rtmp_spark.capture.unwrap.tls.record_ciphers import Aead13, keys_12, next_secret
 
         if self.kind == MASTER:
             pair = keys_12(suite, secret, self.client_random, self.server_random, self.encrypt_then_mac)
@@ -81,29 +81,29 @@ def _label(kind: str, role: int) -> str:
 
 
 def protected(role: int, client_random: bytes, hello: ServerHello) -> Epoch:
-    """The first epoch with a key after these hellos."""
+    """The first keyed epoch after these hellos."""
     if hello.version == TLS13:
         return Epoch(HANDSHAKE, role, client_random, hello.suite)
     return Epoch(MASTER, role, client_random, hello.suite, 0, hello.random, hello.encrypt_then_mac)
 
 
 def after(epoch: Epoch) -> Iterator[Epoch]:
-    """Epochs that may follow, nearest first: what a change of keys that was lost leads to."""
+    """Epochs that may follow, nearest first, if a change of keys was lost."""
     if epoch.kind in (EARLY, HANDSHAKE):
         if epoch.kind == EARLY:
             yield epoch._replace(kind=HANDSHAKE)
         yield epoch.traffic()
     elif epoch.kind == TRAFFIC:
-        for _ in range(_MISSED_UPDATES):
+        for _ in range(TLS_LOST_KEY_UPDATES):
             epoch = epoch.updated()
             yield epoch
 
 
 def guesses(log: KeyLog, roles: tuple[int, ...], known: bytes | None, hello: ServerHello | None) -> Iterator[Epoch]:
-    """Epochs of a direction whose hellos were not both recorded: what the log offers for it.
+    """Epochs that the log offers for a direction whose hellos were not both recorded.
 
-    `known` is the client random where it was seen. TLS 1.2 keys need the server's random: without its hello
-    there is none to try.
+    `known` is the client random, if it was recorded. TLS 1.2 keys need the server's random, so without its hello
+    only TLS 1.3 keys are tried.
     """
     randoms = (known,) if known is not None else tuple(log.client_randoms())
     for client_random in randoms:

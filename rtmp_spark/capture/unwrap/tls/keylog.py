@@ -1,7 +1,7 @@
 """TLS secrets from key log files (RFC 9850, what SSLKEYLOGFILE writes) and from Decryption Secrets Blocks.
 
-Secrets live in memory only: nothing here writes, prints or shows them, and `repr` tells how many there are. A line
-that makes no sense is counted and passed over, because a key log is often read while a program still writes it.
+Secrets are kept in memory only: nothing here writes or prints them, and `repr` shows only their number. An invalid
+line is counted and skipped, because a key log is often read while a program still writes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.errors import UserError, path_remedy
+from rtmp_spark.codec.limits import KEYLOG_BYTES, KEYLOG_SNIFFED_BYTES
+from rtmp_spark.install_command import install_command
 
 ENVIRONMENT = "SSLKEYLOGFILE"
 SECRETS_TYPE_TLS = 0x544C534B  # "TLSK", the secrets type of a key log inside a pcapng
@@ -23,19 +25,18 @@ HANDSHAKE = ("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "SERVER_HANDSHAKE_TRAFFIC_SECRET
 TRAFFIC = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
 _LABELS = frozenset({MASTER, EARLY, *HANDSHAKE, *TRAFFIC})
 _UNUSED = frozenset({"EXPORTER_SECRET", "EARLY_EXPORTER_SECRET", "ECH_SECRET", "ECH_CONFIG"})
-_SNIFFED_BYTES = 4096
 _LINE = re.compile(rb"([A-Z_0-9]+) ([0-9a-fA-F]{64}) ((?:[0-9a-fA-F]{2})+)\s*")
 
 HOW_TO_GET_KEYS = (
-    "start one end so that it writes them: SSLKEYLOGFILE=FILE before ffmpeg (with GnuTLS, as in Debian), curl, "
-    "a browser; Node with --tls-keylog=FILE; nginx and others with OpenSSL under LD_PRELOAD=libsslkeylog.so; OBS "
-    "writes none, so log at its server, or let it publish to rtmp-spark relay --tls-cert C --tls-key K --keylog FILE. "
-    "Then give --keylog FILE here"
+    "make one end write them: set SSLKEYLOGFILE=FILE for ffmpeg (with GnuTLS, as in Debian), curl or a browser; start "
+    "Node with --tls-keylog=FILE; start nginx and other OpenSSL programs with LD_PRELOAD=libsslkeylog.so. OBS writes "
+    "none: log at its server, or let it publish to rtmp-spark relay --tls-cert C --tls-key K --keylog FILE. "
+    "Then pass --keylog FILE"
 )
 
 
 class KeyLog:
-    """Secrets by client random and label. Live: what is added later is found by everyone who holds it."""
+    """Secrets by client random and label. All holders of the log see secrets that are added later."""
 
     def __init__(self) -> None:
         self._secrets: dict[bytes, dict[str, bytes]] = {}
@@ -50,7 +51,7 @@ class KeyLog:
     def add(self, text: bytes) -> None:
         for line in text.splitlines():
             line = line.strip()
-            if not line or line.startswith((b"#", b"RSA ")):  # RSA: the same secret before it became the master
+            if not line or line.startswith((b"#", b"RSA ")):  # RSA: a premaster secret, not used
                 continue
             match = _LINE.fullmatch(line)
             label = match[1].decode() if match is not None else ""
@@ -67,26 +68,26 @@ class KeyLog:
         return client_random in self._secrets
 
     def client_randoms(self) -> Iterator[bytes]:
-        """Every connection of the log, in the order of its lines."""
+        """The connections of the log, in the order of its lines."""
         return iter(self._secrets)
 
     def dump(self) -> bytes:
-        """All of it in the file's own format, for another process; never for a file nobody asked for."""
+        """The whole log in the format of the file, to pass it to another process."""
         return b"".join(self.lines_for(client_random) for client_random in self._secrets)
 
     def lines_for(self, client_random: bytes) -> bytes:
-        """The log of one connection, in the file's own format: for a slice that is to carry its secrets."""
+        """The log of one connection in the format of the file, to embed it in a slice."""
         secrets = self._secrets.get(client_random, {})
         return b"".join(f"{label} {client_random.hex()} {value.hex()}\n".encode() for label, value in secrets.items())
 
 
 def tls_secrets(blocks: Iterable[tuple[int, bytes]]) -> bytes:
-    """The key log in the secrets that a pcapng carries: kind and content of each block."""
+    """The key log in the Decryption Secrets Blocks (type, content) of a pcapng."""
     return b"\n".join(content for kind, content in blocks if kind == SECRETS_TYPE_TLS)
 
 
 def load(paths: Iterable[str | os.PathLike[str]] = (), *, environment: bool = True) -> KeyLog:
-    """Key logs from files and directories of them; `environment` adds the file SSLKEYLOGFILE names, if it is there."""
+    """Read key logs from files and directories; `environment` adds the file that SSLKEYLOGFILE names, if it exists."""
     log = KeyLog()
     for given in paths:
         path = Path(given)
@@ -96,8 +97,8 @@ def load(paths: Iterable[str | os.PathLike[str]] = (), *, environment: bool = Tr
         for file in _logs_in(path) if path.is_dir() else [path]:
             _read(log, file)
         if len(log) == before[1] and log.unusable_lines > before[0]:
-            text = f"{path} is no key log: none of its lines has the form LABEL CLIENT_RANDOM SECRET."
-            raise UserError(text, f"It is the file that {ENVIRONMENT} names.")
+            text = f"{path} is not a key log: none of its lines has the form LABEL CLIENT_RANDOM SECRET."
+            raise UserError(text, f"Pass the file that {ENVIRONMENT} named when the keys were written.")
     if environment:
         named = os.environ.get(ENVIRONMENT)
         if named and Path(named).is_file() and os.access(named, os.R_OK):
@@ -110,18 +111,18 @@ def can_decrypt() -> bool:
 
 
 def require_cryptography() -> None:
-    """Before any work starts: without the package there is no use in a key log."""
+    """Raise UserError if the package that decrypts is missing."""
     if not can_decrypt():
-        text = "Reading TLS with a key log needs the package cryptography."
-        raise UserError(text, "Install it: pip install 'rtmp-spark[tls]'", 3)
+        text = "Decrypting TLS with a key log needs the package cryptography."
+        raise UserError(text, f"Install it: {install_command('tls')}", 3)
 
 
 def _logs_in(directory: Path) -> list[Path]:
-    """The files of a directory that begin like a key log; captures may lie beside them."""
+    """The files of a directory that begin like a key log; it may also contain captures."""
     found = []
     for path in sorted(p for p in directory.iterdir() if p.is_file() and os.access(p, os.R_OK)):
         with path.open("rb") as file:
-            lines = [line.strip() for line in file.read(_SNIFFED_BYTES).splitlines()]
+            lines = [line.strip() for line in file.read(KEYLOG_SNIFFED_BYTES).splitlines()]
         first = next((line for line in lines if line and not line.startswith(b"#")), b"")
         if _LINE.match(first):
             found.append(path)
@@ -130,6 +131,12 @@ def _logs_in(directory: Path) -> list[Path]:
 
 def _read(log: KeyLog, path: Path) -> None:
     try:
-        log.add(path.read_bytes())
+        if not path.is_file() and not path.is_fifo():
+            raise UserError(f"The key log {path} is not a file.", "Check the path given with --keylog.")
+        with path.open("rb") as file:
+            text = file.read(KEYLOG_BYTES + 1)
     except OSError as error:
-        raise UserError(f"The key log {path} cannot be read ({error.strerror}).", "Check its permissions.") from None
+        raise UserError(f"The key log {path} cannot be read ({error.strerror}).", path_remedy(error)) from None
+    if len(text) > KEYLOG_BYTES:
+        raise UserError(f"The key log {path} is longer than {KEYLOG_BYTES >> 20} MiB.", "Pass only the lines you need.")
+    log.add(text)

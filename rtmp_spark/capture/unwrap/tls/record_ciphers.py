@@ -1,8 +1,10 @@
-"""How TLS 1.2 and 1.3 records are opened: keys from secrets, one record at a time.
+"""Decrypt TLS 1.2 and 1.3 records with keys derived from secrets, one record at a time.
 
-A key opens a record only when its authentication tag (or MAC) fits the record number, so an opened record is proven
-to be that record. Every primitive comes from the package `cryptography`; here they are only put together as RFC 5246,
-5288, 6655, 7366, 7905 and 8446 say. Nothing is encrypted here, and no certificate is looked at.
+A record decrypts only if its authentication tag (or MAC) matches the record number, so a decrypted record is proven
+to be that record. The primitives come from the package `cryptography`; this module combines them as RFC 5246, 5288,
+6655, 7366, 7905 and 8446 say. It does not encrypt, and it does not read certificates.
+
+To add a cipher: name its suite in cipher_suites.py; if its mode is new, add a `RecordKey` here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC, ECB, GCM
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from rtmp_spark.capture.tls_suites import DIGEST_BYTES, TLS12, Suite
+from rtmp_spark.capture.unwrap.tls.cipher_suites import DIGEST_BYTES, TLS12, Suite
 
 _HASHES: dict[str, type[hashes.HashAlgorithm]] = {
     "SHA": hashes.SHA1,
@@ -32,23 +34,23 @@ Opened = tuple[int, bytes]  # content type, plain bytes
 
 
 class RecordKey(ABC):
-    """The key of one direction between two changes of keys."""
+    """The key of one direction in one epoch."""
 
-    overhead: int  # bytes that a record without padding is longer than its content, header included
+    overhead: int  # length of a record without padding minus the length of its content
 
     @abstractmethod
     def open(self, number: int, kind: int, fragment: bytes) -> Opened | None:
-        """The content of a record if it is the one with this number."""
+        """The content of a record; None if it does not have this number."""
 
     def number_of(self, kind: int, fragment: bytes, low: int, high: int) -> int | None:
-        """The number under which a record opens, searched from `low` up to, not including, `high`."""
+        """The number under which a record decrypts, searched in [low, high)."""
         for number in range(low, high):
             if self.open(number, kind, fragment) is not None:
                 return number
         return None
 
     def searches(self) -> bool:
-        """Whether `number_of` costs a try for each number."""
+        """Whether `number_of` has to try each number."""
         return True
 
 
@@ -81,9 +83,9 @@ class Aead13(RecordKey):
     def number_of(self, kind: int, fragment: bytes, low: int, high: int) -> int | None:
         if not self._key:
             return super().number_of(kind, fragment, low, high)
-        # In GCM the tag is a hash of the ciphertext, masked with the encrypted counter block, which holds the nonce.
-        # The hash does not depend on the nonce: taking the ciphertext as written under number 0 gives it, and
-        # what remains decrypts to the true counter block. So the number is read, not searched.
+        # In GCM the tag is a hash of the ciphertext, masked with the encrypted counter block, which contains the nonce.
+        # The hash does not depend on the nonce: treating the ciphertext as that of number 0 gives it. What remains of
+        # the tag decrypts to the true counter block. So the number is computed, not searched.
         if len(fragment) < 17:
             return None
         ciphertext, tag = fragment[:-16], fragment[-16:]
@@ -125,7 +127,7 @@ class Aead12(RecordKey):
 
 
 class Cbc12(RecordKey):
-    """TLS 1.2 with AES-CBC and HMAC (RFC 5246 6.2.3.2), MAC first or, as RFC 7366 has it, encryption first."""
+    """TLS 1.2 with AES-CBC and HMAC (RFC 5246 6.2.3.2), MAC then encrypt or, with RFC 7366, encrypt then MAC."""
 
     def __init__(self, suite: Suite, key: bytes, mac_key: bytes, encrypt_then_mac: bool) -> None:
         self._key = AES(key)
@@ -133,7 +135,7 @@ class Cbc12(RecordKey):
         self._mac = _HASHES[suite.mac]()
         self._mac_bytes = self._mac.digest_size
         self._mac_last = encrypt_then_mac
-        self.overhead = 5 + _BLOCK + self._mac_bytes + _BLOCK // 2  # a middling length of padding
+        self.overhead = 5 + _BLOCK + self._mac_bytes + _BLOCK // 2  # an average length of padding
 
     def open(self, number: int, kind: int, fragment: bytes) -> Opened | None:
         if self._mac_last:

@@ -1,108 +1,102 @@
-"""One direction of a TLS connection: its records, their keys, and what becomes readable.
+"""One direction of a TLS connection: bytes in order and gaps in, the content of decrypted records out.
 
-Bytes in order go in, with gaps; content of opened records comes out. After a loss the next record is found by its
-header and proven by its tag under one of the numbers that the lost bytes leave open, so only records that lack bytes
-are lost. Which hellos and secrets exist is the business of tls.py, which this asks through `Hellos`.
+After a loss, the next record is found by its header and proven by its tag under one of the record numbers that the
+lost bytes allow (record_search.py). So only records with missing bytes are lost. Hellos and secrets belong to both
+directions: they come from a `HandshakeContext`.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls_epochs import EARLY, MASTER, PLAIN, SERVER, TRAFFIC, Epoch, after
-from rtmp_spark.capture.tls_epochs import HANDSHAKE as HANDSHAKE_EPOCH
-from rtmp_spark.capture.tls_handshake import END_OF_EARLY_DATA, FINISHED, KEY_UPDATE, HandshakeReader
-from rtmp_spark.capture.tls_suites import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE
+from rtmp_spark.capture.unwrap.tls.cipher_suites import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE
+from rtmp_spark.capture.unwrap.tls.key_epochs import EARLY, MASTER, PLAIN, SERVER, TRAFFIC, Epoch, after
+from rtmp_spark.capture.unwrap.tls.key_epochs import HANDSHAKE as HANDSHAKE_EPOCH
+from rtmp_spark.capture.unwrap.tls.record_search import HandshakeContext, Proof, Record, RecordSearch
+from rtmp_spark.capture.unwrap.tls.tls_handshake import END_OF_EARLY_DATA, FINISHED, KEY_UPDATE, HandshakeReader
+from rtmp_spark.codec.limits import (
+    TLS_EARLY_RECORDS,
+    TLS_FAILED_RECORDS,
+    TLS_FRAGMENT_BYTES,
+    TLS_LEAST_FRAGMENT_BYTES,
+    TLS_SEARCHED_BYTES,
+)
 
 if TYPE_CHECKING:
-    from rtmp_spark.capture.tls_ciphers import Opened, RecordKey
+    from rtmp_spark.capture.unwrap.tls.record_ciphers import Opened, RecordKey
 
 HEADER = 5
-MOST_BYTES = (1 << 14) + 2048  # of a legal record's fragment (RFC 5246 6.2.3)
-NUMBERS_TRIED = 1 << 16  # record numbers tried for one record where they must be searched
-_FEW_NUMBERS = 1 << 12  # up to these it is tried whether several KeyUpdates were lost
-GUESSES_TRIED = 1 << 18  # tries in all to find the place of a direction joined in the middle
-SEARCHED_BYTES = 256 << 10  # without a record that opens: there is no key for it
-_HOPELESS = 8  # records in a row that do not open, and none ever did
-_LEAST_BYTES = 17
-_MOST_EARLY = 64  # records held; servers allow 16 KB or little more
 _HEADERS = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
 _HELLO = re.compile(rb"\x16\x03[\x00-\x04]..[\x01\x02]\x00", re.DOTALL)
-_ANY_NUMBER = 1 << 62
 
 
 class Content(NamedTuple):
-    """Something to report about a place in the direction: `end` is the TLS offset just after it."""
+    """The content of a record, or a loss; `end` is the TLS offset after it."""
 
     kind: int  # content type; 0: content was lost
     end: int
     data: bytes
-    length: int = 0  # of what was lost
-    records: int = 0  # that were lost; 0: the bytes were no record and nothing is missing
+    length: int = 0  # of the lost content
+    records: int = 0  # that were lost; 0: the bytes were not a record and nothing is missing
     start: int = -1  # TLS offset of the record that shows it
 
 
-class Hellos(Protocol):
-    log: KeyLog
+class LostContent:
+    """What was lost and not reported yet."""
 
-    def protected(self, role: int, handshake: int) -> Epoch | None:
-        """The first keyed epoch of this handshake; None while one of its hellos is missing."""
+    __slots__ = ("foreign", "length", "records")
 
-    def guesses(self, direction: int) -> Iterator[Epoch]: ...
+    def __init__(self) -> None:
+        self.length = 0  # of content
+        self.records = 0
+        self.foreign = 0  # bytes between records that are not part of a record of this connection
 
-    def told(self, direction: int, kind: int, body: bytes) -> None:
-        """A handshake message."""
+    def add(self, length: int, records: int) -> None:
+        self.length += max(length, 0)
+        self.records += records
 
-    @property
-    def retried(self) -> bool:
-        """Whether the server asked for another hello and did not answer that one yet."""
-
-    @property
-    def early_data(self) -> bool:
-        """Whether the client said that it sends data with its first flight (0-RTT, RFC 8446 2.3)."""
+    def __bool__(self) -> bool:
+        return bool(self.records or self.foreign)
 
 
 class TlsSide:
-    """Feed it `receive` and `receive_gap`; it says `blocked` when it cannot go on without the other direction."""
+    """Call `receive` and `receive_gap`; `blocked` is set while it needs a hello of the other direction."""
 
-    def __init__(self, direction: int, hellos: Hellos, from_start: bool) -> None:
+    def __init__(self, direction: int, context: HandshakeContext, from_start: bool) -> None:
         self.direction = direction
-        self._hellos = hellos
+        self._context = context
+        self._records = RecordSearch(context)
         self.role = direction
         self.epoch = Epoch(PLAIN)
         self._key: RecordKey | None = None
         self.number = 0
-        self.handshakes = 0  # changes of keys by hellos, begun so far
+        self.handshakes = 0  # handshakes whose keys were used so far
         self.pending = b""
         self.offset = -1  # TLS offset of the first pending byte
         self._start = -1  # TLS offset of the record that is being read
         self._from_start = from_start
         self.searching = not from_start
-        self._lost_from = -1  # TLS offset after the last record that was read, while searching
-        self._skip = 0  # rest of a record whose beginning was lost
-        self._lost = [0, 0]  # content bytes and records, not yet reported
-        self._strange = 0  # bytes that were no record of this connection, not yet reported
+        self._lost_from = -1  # while searching: TLS offset after the last record that was read
+        self._skip = 0  # bytes that remain of a record with a gap inside
+        self._lost = LostContent()
         self._refused_bytes = 0
         self.opened = 0
         self.failed = 0  # records in a row
         self.searched = 0
-        self._tries = GUESSES_TRIED
         self.blocked = False
-        self._changing = False  # a renegotiation ended, its hellos are not known yet
+        self._changing = False  # a renegotiation ended, but its hellos are not known yet
         self._hellos_lost = False
         self.hopeless = False
         self._reader = HandshakeReader()
-        self._early: list[Content] = []  # 0-RTT data, held until it shows whether the server took it
-        self.early_refused = 0  # records of it that the log has no secret for
+        self._early: list[Content] = []  # 0-RTT data, held until it is known whether the server accepted it
+        self.early_refused = 0  # records of 0-RTT data without a secret in the log
 
     # -- what arrives ---------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, offset: int, final: bool = False) -> list[Content]:
-        """Read what became complete; when `blocked`, the rest stays pending."""
+        """Read the records that became complete; when `blocked`, the rest stays pending."""
         out: list[Content] = []
         if self.offset < 0:
             self.offset = offset
@@ -134,14 +128,14 @@ class TlsSide:
         self.offset = base + at
         if final:
             if self.searching and self.opened and self._lost_from < base + at:
-                self._lose(base + at - self._lost_from, 1)  # no record behind the loss tells how many
+                self._lose(base + at - self._lost_from, 1)  # no later record tells how many were lost
                 self._lost_from = base + at
             self._report_lost(base + at, out)
             self._release_early(out)
         return out
 
     def stop_waiting(self) -> None:
-        """The hellos that it waits for will not come: what the log offers is tried."""
+        """The missing hellos will not come: try the secrets of the key log."""
         if self.blocked:
             self.blocked = self._changing = False
             self._hellos_lost = True
@@ -166,7 +160,7 @@ class TlsSide:
         if not self.searching:
             size = HEADER + int.from_bytes(begun[3:5], "big") if len(begun) >= HEADER else 0
             if start + size >= end:
-                # The gap lies inside one record whose header is known: the next one begins where it ends.
+                # The gap is inside one record whose header is known: the next record begins where that one ends.
                 if self.epoch.kind != PLAIN:
                     self._lose(size, 1)
                     self.number += 1
@@ -179,7 +173,7 @@ class TlsSide:
     # -- records in order -----------------------------------------------------------------------------------
 
     def _read(self, data: bytes, at: int, base: int, out: list[Content]) -> tuple[int, bool]:
-        """Records from `at` on while they are whole and make sense; False: there is nothing more to do."""
+        """Read complete and plausible records from `at` on; returns the new offset and whether to continue."""
         size = len(data)
         while size - at >= HEADER:
             kind = data[at]
@@ -212,14 +206,14 @@ class TlsSide:
     def _accept(self, opened: Opened, end: int, out: list[Content]) -> None:
         self.opened += 1
         self.failed = 0
-        if self._lost[1] or self._strange:
+        if self._lost:
             self._report_lost(end, out)
         kind, content = opened
         if self.epoch.kind != EARLY:
             self._release_early(out)
         if kind == APPLICATION_DATA:
             (self._early if self.epoch.kind == EARLY else out).append(self._content(kind, end, content))
-            if len(self._early) > _MOST_EARLY:
+            if len(self._early) > TLS_EARLY_RECORDS:
                 self._release_early(out)
         elif kind == ALERT:
             out.append(self._content(kind, end, content))
@@ -241,18 +235,18 @@ class TlsSide:
         elif kind == ALERT:
             out.append(self._content(kind, end, fragment))
         else:
-            epoch = self._hellos.protected(self.role, self.handshakes)
+            epoch = self._context.protected(self.role, self.handshakes)
             if epoch is None:
-                # Behind a HelloRetryRequest it means nothing either, and what the keys come from is yet to be said.
-                self.blocked = not (kind == CHANGE_CIPHER_SPEC and self.role == SERVER and self._hellos.retried)
+                # After a HelloRetryRequest a ChangeCipherSpec has no meaning; the hellos with the keys follow.
+                self.blocked = not (kind == CHANGE_CIPHER_SPEC and self.role == SERVER and self._context.retried)
             elif kind == CHANGE_CIPHER_SPEC:
-                if epoch.kind == MASTER:  # in TLS 1.3 it means nothing (RFC 8446 D.4)
+                if epoch.kind == MASTER:  # in TLS 1.3 it has no meaning (RFC 8446 D.4)
                     self._enter(epoch)
                     self.handshakes += 1
             elif kind == APPLICATION_DATA and epoch.kind == HANDSHAKE_EPOCH:
                 self.handshakes += 1
                 early = epoch._replace(kind=EARLY)
-                self._enter(early if self.role == 0 and early.key(self._hellos.log) is not None else epoch)
+                self._enter(early if self.role == 0 and early.key(self._context.log) is not None else epoch)
                 if self._key is None:
                     self._refused(kind, fragment, end, out)
                     return
@@ -262,12 +256,12 @@ class TlsSide:
                 else:
                     self.number = 1
                     self._accept(opened, end, out)
-            else:  # protected data without a change of keys: that one was lost
+            else:  # protected data without a ChangeCipherSpec, which was lost
                 self.searching, self._lost_from = True, end - HEADER - len(fragment)
 
     def _change_cipher(self) -> None:
-        """A handshake inside the connection ends (TLS 1.2 renegotiation)."""
-        epoch = self._hellos.protected(self.role, self.handshakes)
+        """A renegotiation ends (TLS 1.2)."""
+        epoch = self._context.protected(self.role, self.handshakes)
         self.blocked = self._changing = epoch is None
         if epoch is not None:
             self._enter(epoch)
@@ -282,49 +276,50 @@ class TlsSide:
             elif kind == KEY_UPDATE and self.epoch.kind == TRAFFIC:
                 self._enter(self.epoch.updated())
             else:
-                self._hellos.told(self.direction, kind, body)
+                self._context.receive_handshake(self.direction, kind, body)
 
     def _enter(self, epoch: Epoch, number: int = 0) -> None:
         self.epoch, self.number = epoch, number
-        self._key = epoch.key(self._hellos.log)
+        self._key = epoch.key(self._context.log)
 
     # -- records that do not open ---------------------------------------------------------------------------
 
     def _refused(self, kind: int, fragment: bytes, end: int, out: list[Content]) -> None:
-        """A whole record that the next number of this key does not open."""
-        if kind == ALERT and len(fragment) == 2:  # told before its sender had keys
+        """Handle a complete record that does not decrypt under the next number of this key."""
+        if kind == ALERT and len(fragment) == 2:  # sent before its sender had keys
             out.append(self._content(kind, end, fragment))
             return
         for epoch in after(self.epoch):
-            key = epoch.key(self._hellos.log)
+            key = epoch.key(self._context.log)
             if key is None or (epoch.kind == TRAFFIC and self.epoch.kind == TRAFFIC):
-                continue  # a KeyUpdate cannot be missed without a gap
+                continue  # a KeyUpdate cannot be lost without a gap
             opened = key.open(0, kind, fragment)
             if opened is not None:
-                if self.epoch.kind == EARLY:  # no EndOfEarlyData: the server did not take it, and it is sent again
+                if self.epoch.kind == EARLY:  # no EndOfEarlyData: the server refused it, and the client sends it again
                     self._early.clear()
                 self._enter(epoch, 1)
                 self._accept(opened, end, out)
                 return
-        may_be_early = self.epoch.kind == HANDSHAKE_EPOCH and self.role == 0 and self._hellos.early_data
+        may_be_early = self.epoch.kind == HANDSHAKE_EPOCH and self.role == 0 and self._context.early_data
         if may_be_early and self._key is not None and not self.opened:
             self.early_refused += 1
-            self._lost[0] += max(len(fragment) - _LEAST_BYTES, 0)
-            self._lost[1] += 1
+            self._lost.add(len(fragment) - TLS_LEAST_FRAGMENT_BYTES, 1)
             return
         if self.epoch.kind in (EARLY, HANDSHAKE_EPOCH) and self._key is None:
-            if self.epoch.traffic().key(self._hellos.log) is None:
-                self.hopeless = True  # neither the handshake nor what follows can be read
-            return  # no secret of the handshake in the log: passed over until the data begin
-        if self._key is not None and self.opened and self.failed < _HOPELESS:
-            # What was refused before may have been no record of this connection, or more than one.
-            number = self._key.number_of(kind, fragment, self.number - self.failed, self.number + 1 + _HOPELESS)
+            if self.epoch.traffic().key(self._context.log) is None:
+                self.hopeless = True  # neither the handshake nor the data can be decrypted
+            return  # the log has no handshake secret: skip records until the data begin
+        if self._key is not None and self.opened and self.failed < TLS_FAILED_RECORDS:
+            # The bytes refused before may not have been a record of this connection, or more than one.
+            number = self._key.number_of(
+                kind, fragment, self.number - self.failed, self.number + 1 + TLS_FAILED_RECORDS
+            )
             if number is not None:
                 if number > self.number:
                     self._lose(0, number - self.number)
                 elif number < self.number:
-                    self._lost = [0, 0]
-                    self._strange += self._refused_bytes
+                    self._lost.length = self._lost.records = 0
+                    self._lost.foreign += self._refused_bytes
                 self.number = number + 1
                 opened = self._key.open(number, kind, fragment)
                 assert opened is not None
@@ -334,101 +329,76 @@ class TlsSide:
         self._refused_bytes = (self._refused_bytes if self.failed > 1 else 0) + HEADER + len(fragment)
         self._lose(HEADER + len(fragment), 1)
         self.number += 1
-        if self._key is None or (not self.opened and self.failed >= _HOPELESS):
+        if self._key is None or (not self.opened and self.failed >= TLS_FAILED_RECORDS):
             self.hopeless = True
 
     def _lose(self, tls_bytes: int, records: int) -> None:
         if self.epoch.carries_data:
             overhead = self._key.overhead if self._key is not None else HEADER + 17
-            self._lost[0] += max(tls_bytes - records * overhead, 0)
-            self._lost[1] += records
+            self._lost.add(tls_bytes - records * overhead, records)
 
     def _report_lost(self, end: int, out: list[Content]) -> None:
-        length, records = self._lost
-        if records:
-            out.append(self._content(0, end, b"", max(length, 1), records))
-        if self._strange:
-            out.append(self._content(0, end, b"", self._strange))
-        self._lost, self._strange = [0, 0], 0
+        lost, self._lost = self._lost, LostContent()
+        if lost.records:
+            out.append(self._content(0, end, b"", max(lost.length, 1), lost.records))
+        if lost.foreign:
+            out.append(self._content(0, end, b"", lost.foreign))
 
-    # -- after a loss, or joined in the middle ----------------------------------------------------------------
+    # -- after a loss, or midstream ---------------------------------------------------------------------------
 
     def _search(self, data: bytes, at: int, base: int, final: bool, out: list[Content]) -> int:
-        """Find the next record that opens; where it starts, or where to go on when more bytes are there."""
+        """Find the next record that decrypts; returns its start, or where to continue when more bytes have arrived."""
         for match in _HEADERS.finditer(data, at):
             start = match.start()
             end = start + HEADER + int.from_bytes(data[start + 3 : start + HEADER], "big")
             if len(data) - start < HEADER or end > len(data):
-                if final or (len(data) - start >= HEADER and end - start - HEADER > MOST_BYTES):
+                if final or (len(data) - start >= HEADER and end - start - HEADER > TLS_FRAGMENT_BYTES):
                     continue
                 return self._passed(start, at, base)
             found = None
-            if _LEAST_BYTES <= end - start - HEADER <= MOST_BYTES:
-                found = self._prove(data[start], data[start + HEADER : end], base + start - self._lost_from)
+            if TLS_LEAST_FRAGMENT_BYTES <= end - start - HEADER <= TLS_FRAGMENT_BYTES:
+                record = Record(data[start], data[start + HEADER : end])
+                found = self._prove(record, base + start - self._lost_from)
             if found is not None:
-                self._account(*found, base + start - self._lost_from)
+                self._account(found, base + start - self._lost_from)
                 if self.epoch.kind == PLAIN:
                     self.handshakes += 1
                 self._enter(*found)
                 self.role = self.epoch.role
                 self.searching = False
                 return start
-            if self.epoch.kind == PLAIN and not self._hellos_lost and self._follows(data, start, end):
-                self.searching = False  # a plain record of the handshake cannot be proven, only believed
+            if self.epoch.kind == PLAIN and not self._hellos_lost and self._another_follows(data, start, end):
+                self.searching = False  # a plain record of the handshake cannot be proven, only assumed
                 return start
         return self._passed(len(data) if final else max(at, len(data) - HEADER + 1), at, base)
 
     def _passed(self, to: int, at: int, base: int) -> int:
         self.searched += to - at
-        if not self.opened and self.searched > SEARCHED_BYTES:
+        if not self.opened and self.searched > TLS_SEARCHED_BYTES:
             self.hopeless = True
         return to
 
-    def _follows(self, data: bytes, start: int, end: int) -> bool:
-        """Whether this looks like an unprotected record with another one behind it."""
+    def _another_follows(self, data: bytes, start: int, end: int) -> bool:
+        """Whether this looks like an unprotected record that is followed by another one."""
         kind = data[start]
-        if kind == APPLICATION_DATA or end - start - HEADER > MOST_BYTES:
+        if kind == APPLICATION_DATA or end - start - HEADER > TLS_FRAGMENT_BYTES:
             return False
         return len(data) - end >= HEADER and _HEADERS.match(data, end) is not None
 
-    def _prove(self, kind: int, fragment: bytes, lost: int) -> tuple[Epoch, int] | None:
-        """The epoch and number under which this record opens."""
+    def _prove(self, record: Record, lost_bytes: int) -> Proof | None:
+        """The epoch and number under which a record after a loss decrypts."""
         if self.epoch.kind == PLAIN:
-            hellos = self._hellos
-            known = hellos.protected(self.role, self.handshakes)
-            tried = [known, *after(known)] if known is not None else list(hellos.guesses(self.direction))
-            # From the start of a connection the lost bytes bound the number; joined in the middle nothing does.
-            bound = _ANY_NUMBER if known is None else lost // _LEAST_BYTES + 2
-            share = max(1, self._tries // max(1, len(tried)))
-            for epoch in tried:
-                key = epoch.key(hellos.log)
-                if key is None:
-                    continue
-                high = min(bound, NUMBERS_TRIED, share) if key.searches() else bound
-                number = key.number_of(kind, fragment, 0, high)
-                self._tries -= high if key.searches() else 1
-                if number is not None:
-                    return epoch, number
-            return None
-        nearest = lost // (self._key.overhead if self._key is not None else _LEAST_BYTES) + 2
-        for epoch in (self.epoch, *after(self.epoch)):
-            key = epoch.key(self._hellos.log)
-            if key is None:
-                continue
-            if key.searches() and epoch.generation > self.epoch.generation + 1 and nearest > _FEW_NUMBERS:
-                break
-            low = self.number if epoch == self.epoch else 0
-            high = low + (min(nearest, NUMBERS_TRIED) if key.searches() else nearest)
-            number = key.number_of(kind, fragment, low, high)
-            if number is not None:
-                return epoch, number
-        return None
+            known = self._context.protected(self.role, self.handshakes)
+            return self._records.first_record(record, known, self.direction, lost_bytes)
+        per_record = self._key.overhead if self._key is not None else TLS_LEAST_FRAGMENT_BYTES
+        return self._records.later_record(record, self.epoch, self.number, lost_bytes // per_record + 2)
 
-    def _account(self, epoch: Epoch, number: int, lost: int) -> None:
-        """What the bytes before the record that was found held, as far as the record's number tells."""
-        if not lost or not epoch.carries_data or (self.epoch.kind == PLAIN and not self._from_start):
+    def _account(self, found: Proof, lost_bytes: int) -> None:
+        """Count what was lost before the record that was found, as far as its number tells."""
+        epoch, number = found
+        if not lost_bytes or not epoch.carries_data or (self.epoch.kind == PLAIN and not self._from_start):
             return
-        key = epoch.key(self._hellos.log)
+        key = epoch.key(self._context.log)
         assert key is not None
         if epoch == self.epoch:
             records = number - self.number
@@ -437,10 +407,9 @@ class TlsSide:
         else:
             records = number
         if records:
-            self._lost[0] += max(lost - records * key.overhead, 0)
-            self._lost[1] += records
+            self._lost.add(lost_bytes - records * key.overhead, records)
         elif epoch == self.epoch:
-            self._strange += lost
+            self._lost.foreign += lost_bytes
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -449,8 +418,9 @@ class TlsSide:
             "role": self.role, "epoch": self.epoch.state(), "number": self.number, "handshakes": self.handshakes,
             "pending": base64.b64encode(self.pending).decode(), "offset": self.offset, "searching": self.searching,
             "lost_from": self._lost_from, "skip": self._skip, "opened": self.opened, "failed": self.failed,
-            "lost": [*self._lost, self._strange, self._refused_bytes], "searched": self.searched,
-            "tries": self._tries, "blocked": self.blocked,
+            "lost": [self._lost.length, self._lost.records, self._lost.foreign, self._refused_bytes],
+            "searched": self.searched,
+            "tries": self._records.tries, "blocked": self.blocked,
             "hopeless": self.hopeless, "from_start": self._from_start, "changing": self._changing,
             "hellos_lost": self._hellos_lost, "reader": self._reader.state(),
             "early": [[c.end, base64.b64encode(c.data).decode(), c.start] for c in self._early],
@@ -458,20 +428,20 @@ class TlsSide:
         }  # fmt: skip
 
     @classmethod
-    def resume(cls, state: dict[str, Any], direction: int, hellos: Hellos) -> TlsSide:
-        side = cls(direction, hellos, state["from_start"])
-        side._changing, side._hellos_lost = state["changing"], state["hellos_lost"]
-        side.role, side.number, side.handshakes = state["role"], state["number"], state["handshakes"]
-        side.pending, side.offset = base64.b64decode(state["pending"]), state["offset"]
-        side.searching, side._lost_from, side._skip = state["searching"], state["lost_from"], state["skip"]
-        side._lost, (side._strange, side._refused_bytes) = list(state["lost"][:2]), state["lost"][2:]
-        side.opened, side.failed = state["opened"], state["failed"]
-        side.searched, side._tries = state["searched"], state["tries"]
-        side.blocked, side.hopeless = state["blocked"], state["hopeless"]
-        side._reader = HandshakeReader.resume(state["reader"])
-        side._early = [
+    def resume(cls, state: dict[str, Any], direction: int, context: HandshakeContext) -> TlsSide:
+        own = cls(direction, context, state["from_start"])
+        own._changing, own._hellos_lost = state["changing"], state["hellos_lost"]
+        own.role, own.number, own.handshakes = state["role"], state["number"], state["handshakes"]
+        own.pending, own.offset = base64.b64decode(state["pending"]), state["offset"]
+        own.searching, own._lost_from, own._skip = state["searching"], state["lost_from"], state["skip"]
+        own._lost.length, own._lost.records, own._lost.foreign, own._refused_bytes = state["lost"]
+        own.opened, own.failed = state["opened"], state["failed"]
+        own.searched, own._records.tries = state["searched"], state["tries"]
+        own.blocked, own.hopeless = state["blocked"], state["hopeless"]
+        own._reader = HandshakeReader.resume(state["reader"])
+        own._early = [
             Content(APPLICATION_DATA, end, base64.b64decode(data), start=start) for end, data, start in state["early"]
         ]
-        side.early_refused = state["early_refused"]
-        side._enter(Epoch.resume(state["epoch"]), side.number)
-        return side
+        own.early_refused = state["early_refused"]
+        own._enter(Epoch.resume(state["epoch"]), own.number)
+        return own

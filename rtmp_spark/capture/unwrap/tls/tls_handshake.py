@@ -1,7 +1,7 @@
-"""The few handshake messages that matter to somebody who holds the secrets: hellos, Finished, KeyUpdate.
+"""The handshake messages that are needed to decrypt with known secrets: hellos, Finished, KeyUpdate.
 
-Messages may be cut over records, and a record may hold several. Certificates, tickets and all the rest are passed
-over by their length without being kept. Nothing is verified: the peers did that.
+A message may be divided over several records, and a record may contain several messages. All other messages
+(certificates, tickets) are skipped by their length. Nothing is verified: the peers did that.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 from typing import Any, NamedTuple
 
+from rtmp_spark.codec.limits import TLS_HELLO_BYTES
+
 CLIENT_HELLO, SERVER_HELLO, END_OF_EARLY_DATA, FINISHED, KEY_UPDATE = 1, 2, 5, 20, 24
-HELLO_BYTES = 1 << 16  # of a hello that is kept; post-quantum key shares make some 2 KB
 _KEPT = frozenset({CLIENT_HELLO, SERVER_HELLO, END_OF_EARLY_DATA, FINISHED, KEY_UPDATE})
 _SERVER_NAME, _ENCRYPT_THEN_MAC, _EARLY_DATA, _SUPPORTED_VERSIONS = 0, 22, 42, 43
 # SHA-256 of "HelloRetryRequest" (RFC 8446 4.1.3)
@@ -32,7 +33,7 @@ class ServerHello(NamedTuple):
 
 
 def parse_client_hello(body: bytes) -> ClientHello | None:
-    """From the body of the message, without its type and length; None when it cannot be read."""
+    """Parse the body of the message, without its type and length; None if it is invalid."""
     try:
         at = 34
         at += 1 + body[at]
@@ -80,7 +81,7 @@ def _host(extension: bytes | None) -> str | None:
 
 
 class HandshakeReader:
-    """Cuts the handshake bytes of one direction into messages."""
+    """Divides the handshake bytes of one direction into messages."""
 
     __slots__ = ("_kept", "_skip")
 
@@ -89,7 +90,7 @@ class HandshakeReader:
         self._skip = 0
 
     def receive(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Complete messages: type, and the body of those that are kept (empty for others)."""
+        """Complete messages: their type, and the body of those in `_KEPT` (empty for others)."""
         found: list[tuple[int, bytes]] = []
         if self._skip:
             passed = min(self._skip, len(data))
@@ -99,7 +100,7 @@ class HandshakeReader:
         at = 0
         while len(data) - at >= 4:
             kind, size = data[at], int.from_bytes(data[at + 1 : at + 4], "big")
-            if kind not in _KEPT or size > HELLO_BYTES:
+            if kind not in _KEPT or size > TLS_HELLO_BYTES:
                 found.append((kind, b""))
                 self._skip = max(0, at + 4 + size - len(data))
             elif len(data) - at < 4 + size:
@@ -111,7 +112,7 @@ class HandshakeReader:
         return found
 
     def forget(self) -> None:
-        """Bytes were lost: the next record begins a message, as far as anybody can tell."""
+        """Bytes were lost: assume that the next record begins a message."""
         self._kept, self._skip = b"", 0
 
     @property
@@ -123,6 +124,6 @@ class HandshakeReader:
 
     @classmethod
     def resume(cls, state: list[Any]) -> HandshakeReader:
-        reader = cls()
-        reader._kept, reader._skip = base64.b64decode(state[0]), state[1]
-        return reader
+        own = cls()
+        own._kept, own._skip = base64.b64decode(state[0]), state[1]
+        return own

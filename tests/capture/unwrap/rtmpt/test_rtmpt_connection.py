@@ -1,4 +1,4 @@
-"""RTMPT: a real connection in HTTP bodies says what it says outside, over one connection or several, or damaged."""
+"""RTMPT: a real connection inside HTTP gives the same rows as outside, over one or several connections, or damaged."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tlskit
-from decoded import Rows, decode, recorded_tags
-from rewrite import Packet, Talk
-from rulekit import recorded
-from tlskit import Wire
-from wrappings import Pipelined, Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
+from kit import tls_connections
+from kit.capture_rewriting import Packet, Talk
+from kit.decoded_tables import Rows, decode, recorded_tags
+from kit.handmade_facts import recorded
+from kit.tls_connections import Wire
+from kit.wrapped_connections import Pipelined, Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
-from rtmp_spark.capture import keylog
-from rtmp_spark.capture.http_stream import Body, Finished, First, HttpReader, Missing, Skipped, Unsure
-from rtmp_spark.capture.items import Gap, Run
-from rtmp_spark.capture.recording import Recording
-from rtmp_spark.capture.rtmpt import RtmptConnection, Tunnels
-from rtmp_spark.capture.rtmpt_session import REQUESTS, RtmptSession
-from rtmp_spark.capture.settings import Settings
+from rtmp_spark.analysis.recording import Recording
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.capture.tcp.stream_items import Gap, Run
+from rtmp_spark.capture.unwrap.rtmpt.http_reader import Body, Finished, First, HttpReader, Missing, Skipped, Unsure
+from rtmp_spark.capture.unwrap.rtmpt.rtmpt_connection import RtmptConnection
+from rtmp_spark.capture.unwrap.rtmpt.rtmpt_session import REQUESTS, RtmptSession
+from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
+from rtmp_spark.capture.unwrap.tls import keylog
 from rtmp_spark.cli import main
 
 SPOKEN = ("messages", "commands", "controls", "media_tags")
@@ -63,7 +64,7 @@ def test_a_real_tunnel(sample_pcaps: Path, oracle: Path) -> None:
 
 @pytest.mark.parametrize("connections", [1, 2, 3])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_the_same_is_said_inside(
+def test_rows_are_the_same_inside_rtmpt(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]], connections: int, chunked: bool
 ) -> None:
     packets = Tunnel(spoken, connections=connections, chunked=chunked).close()
@@ -78,7 +79,7 @@ def test_the_same_is_said_inside(
 def test_thousands_of_requests_between_two_answers_with_data(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
 ) -> None:
-    """librtmp asks without a pause: a window of a file holds far more requests than are under way at a time."""
+    """librtmp polls without a pause: a window of a file has far more requests than are open at a time."""
     tunnel = Tunnel(spoken[:10])
     for _ in range(3000):
         tunnel.round(b"", b"")
@@ -99,7 +100,7 @@ def test_a_tunnel_through_a_proxy(tmp_path: Path, plain: dict[str, Rows], spoken
     assert len(joined["messages"]) > len(plain["messages"]) * 0.4
 
 
-def test_offsets_lead_to_packets(tmp_path: Path, spoken: list[tuple[int, bytes]]) -> None:
+def test_offsets_are_located_in_packets(tmp_path: Path, spoken: list[tuple[int, bytes]]) -> None:
     packets = Tunnel(spoken, connections=2).close()
     rows = decode(write(tmp_path / "tunnel.pcap", packets))
     for row in rows["messages"]:
@@ -119,11 +120,12 @@ def test_windows_do_not_matter(
     window: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from rtmp_spark.capture import files, recording
+    from rtmp_spark.analysis import recording
+    from rtmp_spark.capture.files import open_capture
 
     path = write(tmp_path / "tunnel.pcap", Tunnel(spoken, connections=2).close())
     whole = decode(path)
-    original = files.open_capture
+    original = open_capture.open_capture
 
     def small(*args: Any, **options: Any) -> Any:
         return original(*args, **options, window_bytes=window)
@@ -160,7 +162,7 @@ def test_two_sessions_one_after_the_other_on_one_connection(
 
 
 def test_a_long_answer_read_before_its_requests(tmp_path: Path) -> None:
-    """What is played over a tunnel is all in the answers, and in one window they may be read first."""
+    """A player receives its stream in responses, and in one window these may be read before the requests."""
     handshake, body = b"\3" + bytes(1536), bytes(range(256)) * 80
     media = b"".join(b"\6" + bytes(3) + len(body).to_bytes(3, "big") + b"\x08\1\0\0\0" + body for _ in range(10))
     chunk_size = b"\2" + bytes(3) + b"\0\0\4\1" + bytes(4) + (1 << 16).to_bytes(4, "big")
@@ -175,8 +177,8 @@ def test_a_long_answer_read_before_its_requests(tmp_path: Path) -> None:
     assert [row["length"] for row in rows["messages"] if row["type_id"] == 8] == [len(body)] * 10
 
 
-def test_a_download_is_not_followed_for_long(tmp_path: Path) -> None:
-    from rewrite import Talk
+def test_a_download_is_soon_recognised_as_not_rtmpt(tmp_path: Path) -> None:
+    from kit.capture_rewriting import Talk
 
     talk = Talk(server=("10.0.0.2", 80)).open()
     talk.say(0, b"GET /film HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -186,8 +188,8 @@ def test_a_download_is_not_followed_for_long(tmp_path: Path) -> None:
     assert recording.refusals == {"http": 1}
 
 
-def test_http_that_is_no_tunnel(tmp_path: Path) -> None:
-    from rewrite import Talk
+def test_http_that_is_not_rtmpt(tmp_path: Path) -> None:
+    from kit.capture_rewriting import Talk
 
     talk = Talk(server=("10.0.0.2", 80)).open()
     for number in range(40):
@@ -205,7 +207,7 @@ def test_state_is_a_value(spoken: list[tuple[int, bytes]]) -> None:
         for resumed in (False, True):
             wire, tunnels, found = Wire(), Tunnels(), []
             reading = RtmptConnection(wire, tunnels, found.append)
-            for item in tlskit.items(wire, tlskit.packets(tunnel, 300), lost, window=window):
+            for item in tls_connections.items(wire, tls_connections.packets(tunnel, 300), lost, window=window):
                 reading.receive(item)
                 tunnels.settle()
                 if resumed:
@@ -220,7 +222,7 @@ def test_state_is_a_value(spoken: list[tuple[int, bytes]]) -> None:
             assert inside[0] == [b"".join(data for side, data in spoken if side == d) for d in (0, 1)]
 
 
-def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
+def test_a_close_request_is_kept_after_the_first_connection_ended() -> None:
     wires, tunnels = (Wire(), Wire(number=1)), Tunnels()
     readings = []
     for number, wire in enumerate(wires):
@@ -228,7 +230,7 @@ def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
         if number == 0:
             flights.append((0, b"POST /close/BE7A/2 HTTP/1.1\r\nContent-Length: 1\r\n\r\n\0"))
         readings.append(RtmptConnection(wire, tunnels, lambda item: None))
-        for item in tlskit.items(wire, tlskit.packets(flights, 300), set()):
+        for item in tls_connections.items(wire, tls_connections.packets(flights, 300), set()):
             readings[-1].receive(item)
     assert readings[1].facts.goodbye_ns is not None
     saved = json.loads(json.dumps(readings[1].state()))
@@ -239,10 +241,10 @@ def test_a_goodbye_outlives_the_connection_that_the_session_began_on() -> None:
 # -- what can go wrong ------------------------------------------------------------------------------------------------
 
 
-def test_a_goodbye_after_the_connection_that_the_session_began_on(
+def test_a_close_request_after_the_first_connection_ended(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
 ) -> None:
-    """A client that opens connections as it needs them: the first is over long before the session is."""
+    """A client opens connections as it needs them: the first one ends long before the session."""
     half = len(spoken) // 2
     tunnel = Tunnel(spoken[:half], connections=2)
     tunnel._on(0, lambda talk: talk.close(1))
@@ -258,7 +260,7 @@ def test_a_goodbye_after_the_connection_that_the_session_began_on(
 def test_a_session_that_began_before_on_another_connection(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
 ) -> None:
-    """Its first packets on this connection are those of TCP, not those of RTMP."""
+    """The first packets of this connection are not the first packets of the RTMP session."""
     half = len(spoken) // 2
     tunnel = Tunnel(spoken[:half])
     begun = len(tunnel.order)
@@ -273,7 +275,7 @@ def test_a_session_that_began_before_on_another_connection(
     assert codes(rows) == {"SESSION_END"}
     (connection,) = rows["connections"]
     assert (connection["service"], connection["close_cause"]) == ("rtmpt", "teardown")
-    # With the last requests on the connection before, which is joined in the middle.
+    # With the last requests on the connection before, which starts midstream.
     rows = recorded(write(tmp_path / "both.pcap", tunnel.order[begun - 20 :]), *SPOKEN, "findings", "connections")
     more = [(r["direction"], r["type_id"], r["payload_crc32"]) for r in rows["messages"] if r["status"] == "complete"]
     assert set(more) <= whole and len(more) > len(found)
@@ -281,7 +283,7 @@ def test_a_session_that_began_before_on_another_connection(
 
 
 def test_many_numbers_without_a_body_are_one_gap() -> None:
-    """One packet in two was lost, and nothing was sent in the others: where the gap is longer adds nothing."""
+    """Every second packet was lost, and the others have empty bodies: that is one gap of unknown length."""
     found: list[Any] = []
     session = RtmptSession("BE7A", Wire(), 0, found.append, opened=False)
     session.unsure = True
@@ -297,14 +299,14 @@ def test_numbers_that_jump_or_repeat(tmp_path: Path, plain: dict[str, Rows], spo
     rows = decode(write(tmp_path / "jump.pcap", jumping))
     same(rows, plain)
     (finding,) = [row for row in rows["findings"] if row["rule_id"] == "RTMPT_SEQUENCE"]
-    assert "after number 3 comes 7" in finding["detail"] and finding["severity"] == "warning"
+    assert "request number 3 is followed by 7" in finding["detail"] and finding["severity"] == "warning"
     standing = Tunnel(spoken, numbers=lambda n: min(n, 4)).close()
     rows = decode(write(tmp_path / "stand.pcap", standing))
     same(rows, plain)
     assert "RTMPT_SEQUENCE" in codes(rows)
 
 
-def test_a_repeated_request_is_taken_once(
+def test_a_repeated_request_is_delivered_once(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
 ) -> None:
     tunnel = Tunnel([])
@@ -320,7 +322,7 @@ def test_a_repeated_request_is_taken_once(
     )
     assert {"RTMPT_SEQUENCE", "RTMPT_HTTP_STATUS"} <= codes(rows)
     (finding,) = [row for row in rows["findings"] if row["rule_id"] == "RTMPT_HTTP_STATUS"]
-    assert "send was answered with HTTP status 503" in finding["detail"]
+    assert "HTTP status 503 in response to send" in finding["detail"]
 
 
 def test_more_body_than_announced(tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]) -> None:
@@ -335,7 +337,7 @@ def test_more_body_than_announced(tmp_path: Path, plain: dict[str, Rows], spoken
     assert "16 bytes" in finding["detail"]
 
 
-def test_lost_packets_cost_only_what_they_touch(
+def test_a_lost_packet_loses_only_its_messages(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]]
 ) -> None:
     packets = Tunnel(spoken).close()
@@ -357,7 +359,7 @@ def test_lost_packets_cost_only_what_they_touch(
 
 @pytest.mark.slow
 def test_a_lost_packet_and_requests_ahead_of_their_answers(tmp_path: Path, sample_pcaps: Path) -> None:
-    """Which answer is whose is not known for certain any more; that none is left out in silence is."""
+    """Responses can no longer be matched with certainty, but none is dropped without a report."""
     sample = sample_pcaps / "nginx_vod_rtmpdump_play.pcap"
     tunnel = Pipelined([])
     for up, down in tunnel._rounds(said(sample)):
@@ -378,7 +380,7 @@ def test_a_lost_packet_and_requests_ahead_of_their_answers(tmp_path: Path, sampl
 
 @pytest.mark.slow
 def test_a_packet_lost_on_one_of_two_connections(tmp_path: Path, sample_pcaps: Path) -> None:
-    """The other's requests wait as long as TCP does: they are neither miscounted nor put before what is missing."""
+    """Requests of the other connection wait as long as TCP does: they stay in order."""
     sample = sample_pcaps / "capture_gap_full.pcap"
     tunnel = Tunnel([], connections=2)
     for up, down in tunnel._rounds(said(sample)):
@@ -397,7 +399,7 @@ def test_a_packet_lost_on_one_of_two_connections(tmp_path: Path, sample_pcaps: P
         assert not [row for row in rows["findings"] if row["severity"] == "error"]
 
 
-def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:
+def test_a_midstream_start(tmp_path: Path, sample_pcaps: Path) -> None:
     longer = sample_pcaps / "ffmpeg_publish_h264_aac.pcap"
     plain = decode(longer)
     packets = Tunnel(said(longer)).close()
@@ -442,7 +444,7 @@ def test_messages_of_http() -> None:
     assert sum(isinstance(event, Finished) for event in events) == 4
 
 
-def test_any_cut_gives_the_same() -> None:
+def test_http_can_be_cut_anywhere() -> None:
     expected = merged(HttpReader(requests=True).receive(EXCHANGE, 0))
     for seed in range(40):
         chance = random.Random(seed)
@@ -466,7 +468,7 @@ def test_gaps_in_http() -> None:
     assert [e.target for e in events if isinstance(e, First)] == ["/b"]
 
 
-def test_answers_without_length_go_on_to_the_end() -> None:
+def test_responses_without_length_continue_to_the_end() -> None:
     reader = HttpReader(requests=False)
     events = reader.receive(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\n\r\nall the rest", 0)
     events += reader.receive_end()
@@ -477,7 +479,7 @@ def test_answers_without_length_go_on_to_the_end() -> None:
 def test_a_slice_has_all_connections_of_a_session(
     tmp_path: Path, plain: dict[str, Rows], spoken: list[tuple[int, bytes]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever of them is asked for."""
+    """It does not matter which of them is asked for."""
     tunnel = Tunnel(spoken, connections=3).close()
     other = Tunnel(spoken[:4], session_id="ANOTHER", start_port=51000).close()
     path = write(tmp_path / "both.pcap", [*tunnel, *other])

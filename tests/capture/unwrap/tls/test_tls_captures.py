@@ -1,4 +1,4 @@
-"""RTMPS captures from end to end: what is read inside equals what was said, whole, damaged, and without keys."""
+"""RTMPS captures from end to end: complete, damaged and without keys."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import ssl
 from pathlib import Path
 
 import pytest
-import rewrite
-from decoded import Rows, decode, recorded_tags
-from tlskit import NO_ENCRYPT_THEN_MAC
-from wrappings import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
+from kit import capture_rewriting
+from kit.decoded_tables import Rows, decode, recorded_tags
+from kit.tls_connections import NO_ENCRYPT_THEN_MAC
+from kit.wrapped_connections import Tunnel, in_tls, lose, over_tcp, said, what_was_said, write
 
-from rtmp_spark.capture import keylog
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.pcapng_writer import PcapngWriter
-from rtmp_spark.capture.recording import ALL_TABLES, Recording
-from rtmp_spark.capture.settings import Settings
+from rtmp_spark.analysis.recording import ALL_TABLES, Recording
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.capture.files.pcapng_writer import PcapngWriter
+from rtmp_spark.capture.unwrap.tls import keylog
+from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.cli import main
 from rtmp_spark.codec.errors import UserError
 
@@ -87,7 +87,7 @@ def ways() -> list[object]:
 
 
 @pytest.mark.parametrize("options", ways())
-def test_the_same_is_said_inside(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
+def test_rows_are_the_same_inside_tls(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
     packets = over_tcp(flights, port=5000)
@@ -100,7 +100,9 @@ def test_the_same_is_said_inside(tmp_path: Path, sample_pcaps: Path, options: di
     (connection,) = rows["connections"]
     assert (connection["service"], connection["server_name"]) == ("rtmps", "ingest.example")
     # The rest of the wrapping's metamorphoses: other segments, order, doubles.
-    mixed = rewrite.shuffle(rewrite.duplicate(rewrite.resegment(packets, 333)), seed=3, reach=9)
+    mixed = capture_rewriting.shuffle(
+        capture_rewriting.duplicate(capture_rewriting.resegment(packets, 333)), seed=3, reach=9
+    )
     rows = decode(write(tmp_path / "mixed.pcap", mixed), settings=with_keys(log))
     for table in SPOKEN[:-1]:
         assert what_was_said(rows[table]) == what_was_said(plain[table])
@@ -108,7 +110,7 @@ def test_the_same_is_said_inside(tmp_path: Path, sample_pcaps: Path, options: di
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ways())
-def test_lost_packets_cost_only_what_they_touch(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
+def test_a_lost_packet_loses_only_its_messages(tmp_path: Path, sample_pcaps: Path, options: dict[str, object]) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), **options)
     packets = over_tcp(flights, port=5000)
@@ -126,8 +128,8 @@ def test_lost_packets_cost_only_what_they_touch(tmp_path: Path, sample_pcaps: Pa
         assert sum(row["count"] for row in codes(rows)["TCP_GAP"]) == 3
 
 
-def test_a_lost_end_cuts_no_message(tmp_path: Path, sample_pcaps: Path) -> None:
-    """The recorder lost it and the server acknowledged it: a gap, not a sender that stopped inside a message."""
+def test_a_lost_end_is_a_gap_and_not_a_cut_message(tmp_path: Path, sample_pcaps: Path) -> None:
+    """The capture tool dropped it and the server acknowledged it: the sender did not stop inside a message."""
     spoken = said(sample_pcaps / SAMPLE)
     at = next(n for n, (side, data) in enumerate(spoken) if n > 60 and side == 0 and len(data) > 3000)
     spoken[at : at + 1] = [(0, spoken[at][1][:1500]), (0, spoken[at][1][1500:])]
@@ -137,14 +139,16 @@ def test_a_lost_end_cuts_no_message(tmp_path: Path, sample_pcaps: Path) -> None:
         (over_tcp(flights, port=5000, size=9000), with_keys(log)),
     ):
         last = max(n for n, packet in enumerate(packets, 1) if packet.payload and packet.sport == 40000)
-        ends = {n for n, packet in enumerate(packets, 1) if packet.flags & rewrite.FIN and packet.sport == 40000}
+        ends = {
+            n for n, packet in enumerate(packets, 1) if packet.flags & capture_rewriting.FIN and packet.sport == 40000
+        }
         rows = decode(write(tmp_path / "tail.pcap", lose(packets, {last} | ends)), settings=given)
         found = set(codes(rows)) - {"SESSION_END", "TLS_RECORD_LOST"}
         assert found == {"TCP_GAP"}
         assert [row["status"] for row in rows["messages"] if row["status"] != "complete"] == ["gap"]
 
 
-def test_joined_in_the_middle(tmp_path: Path, sample_pcaps: Path) -> None:
+def test_a_midstream_start(tmp_path: Path, sample_pcaps: Path) -> None:
     plain = decode(sample_pcaps / SAMPLE)
     flights, log = in_tls(tmp_path, said(sample_pcaps / SAMPLE), version=V13)
     packets = over_tcp(flights, port=5000)
@@ -226,7 +230,7 @@ def test_an_alert_in_the_handshake(tmp_path: Path, sample_pcaps: Path) -> None:
 # -- secrets and the command line -------------------------------------------------------------------------------------
 
 
-def test_secrets_do_not_show(sample_pcaps: Path, secrets: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_are_not_printed(sample_pcaps: Path, secrets: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     log = KeyLog()
     log.add(secrets)
     assert repr(log) == "KeyLog(1 connections)"
@@ -274,7 +278,7 @@ def test_a_slice_carries_secrets_only_when_asked(
 
 
 def test_secrets_in_another_file_of_the_recording(tmp_path: Path, sample_pcaps: Path, secrets: bytes) -> None:
-    """As a rotating recorder leaves them that writes the keys when it closes its last file."""
+    """A capture tool with rotating files may write the keys when it closes the last file."""
     later = tmp_path / "later.pcapng"
     with later.open("wb") as file:
         writer = PcapngWriter(file, "test")
@@ -286,11 +290,11 @@ def test_secrets_in_another_file_of_the_recording(tmp_path: Path, sample_pcaps: 
     assert read == len(decode(sample_pcaps / f"{NAME}.pcap", settings=with_keys(secrets))["messages"]) > 200
 
 
-def test_key_logs_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_not_key_logs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
         keylog.load([tmp_path / "nothing"])
-    (tmp_path / "wrong").write_text("this is\nno key log\n")
-    with pytest.raises(UserError, match="is no key log"):
+    (tmp_path / "wrong").write_text("this is\nnot a key log\n")
+    with pytest.raises(UserError, match="is not a key log"):
         keylog.load([tmp_path / "wrong"])
     half = tmp_path / "half"
     half.write_text("# made by a test\nCLIENT_RANDOM " + "ab" * 32 + " " + "cd" * 48 + "\nCLIENT_RANDOM " + "ef" * 20)
@@ -298,11 +302,11 @@ def test_key_logs_that_are_none(tmp_path: Path) -> None:
     assert len(log) == 1 and log.unusable_lines == 1
 
 
-def test_cryptography_missing_is_told_before_work(
+def test_missing_cryptography_is_reported_at_the_start(
     tmp_path: Path, sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(keylog, "can_decrypt", lambda: False)
     path = str(sample_pcaps / f"{NAME}.pcap")
     assert main(["inspect", path, "--keylog", str(sample_pcaps / f"{NAME}.keylog")]) == 3
-    told = capsys.readouterr()
-    assert "cryptography" in told.err and told.out == ""
+    printed = capsys.readouterr()
+    assert "cryptography" in printed.err and printed.out == ""

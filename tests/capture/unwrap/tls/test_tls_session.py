@@ -1,4 +1,4 @@
-"""TLS taken off, on connections that OpenSSL made: every cipher, losses, joins in the middle, damage."""
+"""Decryption of TLS connections made by OpenSSL: every cipher, losses, midstream starts, damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tlskit import (
+from kit.tls_connections import (
     NO_ENCRYPT_THEN_MAC,
     Plain,
     Recorded,
@@ -27,10 +27,10 @@ from tlskit import (
     talk,
 )
 
-from rtmp_spark.capture.items import Run
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls import TlsSession
-from rtmp_spark.capture.tls_suites import SUITES
+from rtmp_spark.capture.tcp.stream_items import Run
+from rtmp_spark.capture.unwrap.tls.cipher_suites import SUITES
+from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
+from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
 from rtmp_spark.codec.errors import ViolationCode
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -77,7 +77,7 @@ def whole(found: Plain, made: Recorded) -> None:
 
 
 @pytest.mark.parametrize("name", CONNECTIONS)
-def test_every_byte_comes_out(recorded: dict[str, Recorded], name: str) -> None:
+def test_every_byte_is_decrypted(recorded: dict[str, Recorded], name: str) -> None:
     made, wire = recorded[name], Wire()
     found, session = read(items(wire, packets(made.flights)), wire, made.keylog)
     whole(found, made)
@@ -90,7 +90,9 @@ def test_every_byte_comes_out(recorded: dict[str, Recorded], name: str) -> None:
 
 
 @pytest.mark.parametrize("size,window", [(1, 10_000), (1460, 1), (60_000, 3)])
-def test_packets_and_windows_do_not_matter(recorded: dict[str, Recorded], size: int, window: int) -> None:
+def test_decryption_is_independent_of_packets_and_windows(
+    recorded: dict[str, Recorded], size: int, window: int
+) -> None:
     for name in ("tls13", "cbc-sha1"):
         made, wire = recorded[name], Wire()
         found, _ = read(items(wire, packets(made.flights, size), window=window), wire, made.keylog)
@@ -143,7 +145,7 @@ def test_state_is_a_value(recorded: dict[str, Recorded]) -> None:
 
 
 def contents(made: Recorded, direction: int) -> list[tuple[int, int, int, int]]:
-    """Of each data record: where it starts and ends on the wire, and where its content does."""
+    """Start and end of each data record in the TLS stream, and of its content in the decrypted stream."""
     wire, spans, found = Wire(), [], 0
     stream = b"".join(data for d, data in made.flights if d == direction)
     plain, _ = read(items(wire, [(d, o, b) for d, o, b in packets(made.flights, 1 << 20)]), wire, made.keylog)
@@ -166,7 +168,7 @@ def contents(made: Recorded, direction: int) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("name", ["tls13", "gcm128", "chacha", "ccm", "cbc-sha1", "cbc-sha1-etm"])
-def test_only_touched_records_are_lost(recorded: dict[str, Recorded], name: str) -> None:
+def test_only_records_with_missing_bytes_are_lost(recorded: dict[str, Recorded], name: str) -> None:
     made = recorded[name]
     sent = packets(made.flights, 700)
     spans = [contents(made, direction) for direction in (0, 1)]
@@ -201,7 +203,7 @@ def test_a_lost_hello(recorded: dict[str, Recorded], name: str) -> None:
 
 
 @pytest.mark.parametrize("skipped", [30, 61, 112])
-def test_joined_in_the_middle(recorded: dict[str, Recorded], skipped: int) -> None:
+def test_a_midstream_start(recorded: dict[str, Recorded], skipped: int) -> None:
     made = recorded["tls13"]
     labels = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
     noise = "".join(f"{label} {n:064x} {n:096x}\n" for n in range(50) for label in labels)
@@ -217,11 +219,11 @@ def test_joined_in_the_middle(recorded: dict[str, Recorded], skipped: int) -> No
         assert found.lost[direction] == []
 
 
-def test_joined_in_the_middle_without_the_hellos_tls12_says_so(recorded: dict[str, Recorded]) -> None:
+def test_tls12_midstream_is_unreadable_without_hellos(recorded: dict[str, Recorded]) -> None:
     made, wire = recorded["gcm128"], Wire(syn=False)
     found, session = read(items(wire, packets(made.flights), skip_before=40), wire, made.keylog)
     assert not session.readable
-    assert "handshake is not whole in the recording" in session.why_unreadable()
+    assert "does not contain the whole handshake" in session.why_unreadable()
     assert found.data(0) == b""
 
 
@@ -285,7 +287,7 @@ def test_renegotiation_in_tls12(directory: Path) -> None:
         found, _ = read(items(wire, packets(flights), window=window), wire, log)
         assert found.data(0) == b"before\nafter\n"
         assert found.data(1) == b"answer\n"
-    # Without the second secret the rest is lost and told, the first part stays.
+    # Without the second secret the rest is lost and reported; the first part is decrypted.
     first = b"\n".join(log.splitlines()[:2])
     found, _ = read(items(wire := Wire(), packets(flights)), wire, first)
     assert found.data(0) == b"before\n"
@@ -320,7 +322,7 @@ def test_resumption(directory: Path, version: ssl.TLSVersion) -> None:
 
 
 def test_a_server_that_asks_for_another_hello(directory: Path) -> None:
-    """OpenSSL and GnuTLS send a change_cipher_spec behind the HelloRetryRequest (RFC 8446 D.4), before the keys."""
+    """OpenSSL and GnuTLS send a change_cipher_spec after the HelloRetryRequest (RFC 8446 D.4), before the keys."""
     contexts = make_contexts(directory, V13, None, curve="secp521r1")  # the client's first key share is another
     made = talk(directory, media_like(3, 5), contexts=contexts)
     answers = b"".join(data for direction, data in made.flights if direction == 1)
@@ -350,7 +352,7 @@ def test_no_key_and_wrong_key(recorded: dict[str, Recorded], name: str) -> None:
     lines = [line.split() for line in made.keylog.splitlines()]
     wrong = b"".join(b" ".join((a, b, c[:-2] + (b"00" if c[-2:] != b"00" else b"01"))) + b"\n" for a, b, c in lines)
     other = b"".join(b" ".join((a, b[::-1], c)) + b"\n" for a, b, c in lines)
-    for log, words in ((b"", "no key for this"), (wrong, "do not open"), (other, "no key for this")):
+    for log, words in ((b"", "no key for this"), (wrong, "do not decrypt"), (other, "no key for this")):
         wire = Wire()
         found, session = read(items(wire, packets(made.flights)), wire, log)
         assert session.readable is False
@@ -375,7 +377,7 @@ def test_partial_key_logs(recorded: dict[str, Recorded]) -> None:
     assert [note.direction for note in session.end_notes()] == [1]
 
 
-def test_damaged_bytes_cost_their_record(recorded: dict[str, Recorded]) -> None:
+def test_damaged_bytes_lose_only_their_record(recorded: dict[str, Recorded]) -> None:
     for name in (*AEAD, "cbc-sha1"):
         made = recorded[name]
         sent = [list(packet) for packet in packets(made.flights, 700)]
@@ -390,7 +392,7 @@ def test_damaged_bytes_cost_their_record(recorded: dict[str, Recorded]) -> None:
         assert 0 < len(made.sent[0]) - len(kept) <= 6000
 
 
-def test_a_record_that_is_too_long_and_noise(recorded: dict[str, Recorded]) -> None:
+def test_records_that_are_too_long_and_random_bytes(recorded: dict[str, Recorded]) -> None:
     made = recorded["tls13"]
     flights = list(made.flights)
     place = len(flights) // 2
@@ -466,7 +468,7 @@ def test_any_bytes_end_without_an_exception(recorded: dict[str, Recorded]) -> No
 
 @needs_openssl
 def test_early_data(directory: Path) -> None:
-    """What the server took is part of the stream, what it did not take is not; without its secret it is told."""
+    """Early data is part of the stream only if the server accepted it; without its secret, that is reported."""
     early, later = b"early " * 50, b"later\n"
     (taken, log, took), (refused, other_log, took_again) = openssl_early_data(directory, early, later)
     assert took and not took_again

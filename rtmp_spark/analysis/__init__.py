@@ -1,0 +1,1 @@
+"""Turns capture files into table rows, sequentially, on one machine."""

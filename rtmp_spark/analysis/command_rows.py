@@ -1,0 +1,64 @@
+"""The rows of `commands`, without secrets."""
+
+from __future__ import annotations
+
+import json
+
+from rtmp_spark.capture.tcp.frame_numbers import FRAME_MASK
+from rtmp_spark.codec.shared_arguments import Arguments
+from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
+from rtmp_spark.conversation.facts import CommandFact, Row
+from rtmp_spark.conversation.session import Exchange
+
+FIRST_COMMANDS = 24  # commands kept for display if the table `commands` is not wanted
+
+
+class CommandRows:
+    """Commands of one connection. If the table is wanted, `take` returns their rows. Otherwise the first commands are
+    kept in `first`, and `seen` counts all."""
+
+    __slots__ = ("_rows", "_secrets", "_table_wanted", "first", "seen")
+
+    def __init__(self, secrets: ConnectionSecrets, *, table_wanted: bool) -> None:
+        self._secrets = secrets
+        self._table_wanted = table_wanted
+        self._rows: dict[str, list[Row]] = {}
+        self.first: list[Exchange] = []
+        self.seen = 0
+
+    def add(self, exchange: Exchange) -> None:
+        if self._table_wanted:
+            self._rows.setdefault(exchange.direction, []).append(self.row(exchange))
+        else:
+            self.seen += 1
+            if len(self.first) < FIRST_COMMANDS:
+                self.first.append(exchange)
+
+    def take(self) -> dict[str, list[Row]]:
+        """Rows by direction since the last call."""
+        rows, self._rows = self._rows, {}
+        return rows
+
+    def row(self, exchange: Exchange) -> Row:
+        fact, request, given = exchange.fact, exchange.request, exchange.status
+        args_json, description = self._without_secrets(fact, given.description)
+        return (
+            fact.msg_no, fact.ts, fact.frame & FRAME_MASK, fact.stream_id, fact.type_id,
+            self._secrets.command_name(fact.name), fact.transaction_id, fact.amf_version, args_json,
+            None if request is None else request.msg_no, exchange.response_ms, given.level, given.code, description,
+        )  # fmt: skip
+
+    def _without_secrets(self, fact: CommandFact, description: str | None) -> tuple[str, str | None]:
+        """Arguments as JSON, and the description. Commands of the same bytes share them if the same stream names are
+        known."""
+        secrets, args = self._secrets, fact.args
+        notes = args.notes if type(args) is Arguments else {}
+        noted = notes.get(CommandRows)
+        if noted is not None and noted[0] is secrets.redactor and noted[1] == secrets.known:
+            return noted[2], noted[3]
+        redacted = secrets.arguments(fact)
+        if description is not None:
+            description = secrets.hide(description)
+        args_json = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
+        notes[CommandRows] = secrets.redactor, frozenset(secrets.known), args_json, description
+        return args_json, description

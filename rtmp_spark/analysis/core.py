@@ -1,0 +1,321 @@
+"""Turns packets into rows: combines reassembly, the analysis of every connection and the row sink in one class.
+
+The sequential analysis (recording.py) and the decoding of one bucket (ingest/decode/bucket_decoder.py) both use an
+`AnalysisCore`. It does not open files: callers pass the packets of each window with the number of their file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+from rtmp_spark.analysis.connection_analysis import (
+    AnalysisContext,
+    ConnectionAnalysis,
+    ConnectionObserver,
+)
+from rtmp_spark.analysis.interval_rows import TcpSecond
+from rtmp_spark.analysis.row_sink import Batch, RowSink
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.capture.packet_block import PacketBlock
+from rtmp_spark.capture.packets.tcp_segments import Segments
+from rtmp_spark.capture.problem import Problem
+from rtmp_spark.capture.tcp.brief_flows import BriefFlow
+from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.stream_items import Closed, Item
+from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
+from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import SessionWrapping, SharedConnection, Tunnels
+from rtmp_spark.conversation.brief_flow_probe import brief_refusal
+from rtmp_spark.conversation.conversation import ConversationOptions
+from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
+from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
+
+_AFTER_ALL = 1 << 62  # later than every packet
+
+
+_NO_SECOND = 1 << 40  # later than every second
+
+
+class OpenConnection(NamedTuple):
+    """A connection that may continue in a later file.
+
+    `over_ns`: later packets between its endpoints belong to another connection. `wrapping`: "tls", "rtmpt" or "nested"
+    (RTMPT inside TLS). `state` shares its lists with the connection: save it before more packets are fed.
+    """
+
+    connection: Connection
+    over_ns: int
+    provisional_second: int
+    wrapping: str | None
+    state: dict[str, Any]
+
+
+class _EarlySecond(NamedTuple):
+    side: int
+    second: int
+    figures: TcpSecond
+
+
+class AnalysisCore:
+    """Feed it windows of packets, take batches in between, and `finish` at the end."""
+
+    def __init__(self, settings: Settings, tables: Sequence[str], observer: ConnectionObserver | None = None) -> None:
+        matches_deliveries = "deliveries" in tables and settings.rules_across_connections
+        self.deliveries = Deliveries() if matches_deliveries else None
+        self.sink = RowSink(tables)
+        self._tunnels = Tunnels(self._separate)
+        decode = DecodeOptions(
+            settings.limits,
+            settings.keep_payloads,
+            message_rows="messages" in tables or matches_deliveries,
+            interval_rows="intervals" in tables,
+        )
+        options = ConversationOptions(settings.sensor, decode, settings.keylog, settings.helpers, settings.hook)
+        observer = observer or ConnectionObserver()
+        self._context = AnalysisContext(settings, options, self.sink, self._tunnels, observer, self.deliveries)
+        self._reassembler = Reassembler(
+            settings.limits, per_second=decode.interval_rows, wanted=self._is_wanted_flow
+        )  # fmt: skip
+        self._open: dict[int, ConnectionAnalysis] = {}
+        self._early: dict[int, list[_EarlySecond]] = {}  # of connections that have no rows yet
+        self._newest_second = 0  # of the current file
+        self._next_head_ns: int | None = None
+        self._next_head_second = _NO_SECOND
+        self._at = 0  # the last packet of the newest window
+        self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
+        self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
+        self._finished: dict[int, str] | None = None
+        self.connections = 0
+        self.refusals: Counter[str] = Counter()  # why connections gave no rows
+        self.other_connections: Counter[int] = Counter()  # TCP connections that are not RTMP, by file number
+
+    @property
+    def several_files(self) -> bool:
+        """Whether packets are compared with those of earlier files."""
+        return self._reassembler.several_files
+
+    @several_files.setter
+    def several_files(self, value: bool) -> None:
+        self._reassembler.several_files = value
+
+    # -- packets and rows -----------------------------------------------------------------------------------------
+
+    def begin_file(self, next_head_ns: int | None) -> None:
+        """The next windows are from another file; the one after it begins at this time.
+
+        Files may overlap: what is older than the newest packet of a file is final only if no later file begins before.
+        """
+        self._newest_second = 0
+        self._next_head_ns = next_head_ns
+        self._next_head_second = _NO_SECOND if next_head_ns is None else next_head_ns // 1_000_000_000
+        self._reassembler.begin_file(next_head_ns)
+
+    def feed(self, block: PacketBlock, segments: Segments, file_no: int) -> None:
+        """The TCP segments of one window."""
+        self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
+        self._at = file_no << FRAME_BITS | int(block.frame[-1])
+        self._deliver(self._reassembler.feed(segments, file_no), self._at)
+
+    def rest(self) -> None:
+        """No window follows for now: wait for helper processes."""
+        for analysis in self._open.values():
+            analysis.rest()
+
+    def finish(self) -> dict[int, str]:
+        """End every connection; returns the uids, by connection number, of those that gave rows."""
+        self._finished = {}
+        for items in self._reassembler.finish_brief_flows():
+            self._deliver(items, _AFTER_ALL)
+        self._deliver(self._reassembler.finish(), _AFTER_ALL, final=True)
+        return self._finished
+
+    def ready(self) -> list[Batch]:
+        """Full batches that need no capture id."""
+        return self.sink.ready()
+
+    def batches(self, capture_ids: Sequence[str | None]) -> Iterator[Batch]:
+        """All rows so far; `capture_ids` are those of all files so far, by number."""
+        return self.sink.flush(capture_ids)
+
+    def take_problems(self) -> list[Problem]:
+        """The limits of reassembly that were reached since the last call."""
+        return self._reassembler.take_problems()
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    def _begin(self, connection: Connection) -> ConnectionAnalysis:
+        analysis = connection.tag = ConnectionAnalysis(connection, self._context)
+        self._open[connection.number] = analysis
+        for early in self._early.pop(connection.number, ()):
+            analysis.receive_second(*early)
+        return analysis
+
+    def _is_wanted_flow(self, flow: BriefFlow) -> bool:
+        """Whether a connection of a few packets may be RTMP; if not, it is counted here."""
+        settings = self._context.settings
+        why: str | None = "no data"
+        if settings.filter.by_ends and not settings.filter.admits_ends((endpoint(flow.key), endpoint(flow.key[18:]))):
+            why = "filtered"
+        elif flow.payloads:
+            why = brief_refusal(flow, has_keys=len(settings.keylog) > 0)
+        if why is None:
+            return True
+        self._refuse(why, flow.files)
+        return False
+
+    def _refuse(self, why: str, files: Iterable[int]) -> None:
+        self.refusals[why] += 1
+        if why != "filtered":
+            for number in files:
+                self.other_connections[number] += 1
+
+    def _deliver(self, items: Sequence[Item], at: int, *, final: bool = False) -> None:
+        """Pass one window's items to their connections, then let these emit rows."""
+        touched: dict[int, ConnectionAnalysis] = {}
+        closed: list[ConnectionAnalysis] = []
+        for item in items:
+            connection = item.connection
+            if connection.tag is None and isinstance(item, Closed):
+                self._close_unheard(connection)
+                continue
+            analysis: ConnectionAnalysis = connection.tag or self._begin(connection)
+            if isinstance(item, Closed):
+                closed.append(analysis)
+                touched.pop(connection.number, None)
+            else:
+                analysis.receive(item)
+                touched[connection.number] = analysis
+        for session in self._tunnels.settle():
+            if session.connection.tag is not None:
+                touched.setdefault(session.connection.number, session.connection.tag)
+        self._take_seconds()
+        for analysis in touched.values():
+            analysis.advance(at, min(self._newest_second, self._next_head_second))
+        self._close_all(closed, final=final)
+
+    def _take_seconds(self) -> None:
+        found = self._reassembler.take_intervals()
+        columns = [
+            column.tolist()
+            for column in (
+                found.connection, found.side, found.second, found.packets, found.bytes,
+                found.retransmitted_bytes, found.gap_bytes, found.zero_window_ns, found.window_min,
+                found.in_flight_max, found.rtt_sum_ns, found.rtt_samples,
+            )
+        ]  # fmt: skip
+        for number, side, second, *values in zip(*columns):
+            analysis = self._open.get(number)
+            if analysis is None:
+                self._early.setdefault(number, []).append(_EarlySecond(side, second, TcpSecond(*values)))
+            else:
+                analysis.receive_second(side, second, TcpSecond(*values))
+
+    def _close_all(self, closed: list[ConnectionAnalysis], final: bool) -> None:
+        """Close in order; a connection on which an RTMPT session began stays while others continue the session."""
+        waiting, left = [*self._lingering, *closed], -1
+        self._lingering = []
+        closed.clear()
+        while len(waiting) != left:
+            left, stay = len(waiting), []
+            waiting.reverse()
+            while waiting:  # each is freed as soon as it is closed: thousands may end together
+                analysis = waiting.pop()
+                if self._tunnels.carried_on(analysis.connection):
+                    stay.append(analysis)
+                else:
+                    self._close(analysis)
+            waiting = stay
+        for analysis in waiting if final else ():
+            self._close(analysis)
+        self._lingering = [] if final else waiting
+        if self._separated:
+            separated, self._separated = self._separated, []
+            over: list[ConnectionAnalysis] = []
+            for analysis in separated:
+                (over if final or _session_finished(analysis) else self._separated).append(analysis)
+            for analysis in over:
+                self._close(analysis)
+
+    def _separate(self, shared: SharedConnection) -> Callable[[Item], None]:
+        """An RTMPT session on a connection that had another one before gets rows of its own."""
+        analysis = shared.tag = ConnectionAnalysis(cast(Connection, shared), self._context)
+        self._separated.append(analysis)
+        return analysis.receive_unwrapped
+
+    def _close(self, analysis: ConnectionAnalysis) -> None:
+        connection = analysis.connection
+        self._open.pop(connection.number, None)
+        self._early.pop(connection.number, None)
+        connection.tag = None
+        if analysis.close():
+            self.connections += 1
+            if self._finished is not None:
+                self._finished[connection.number] = analysis.uid
+            return
+        self._refuse(analysis.refusal or "unknown", connection.files)
+
+    def _close_unheard(self, connection: Connection) -> None:
+        """A connection without any payload."""
+        self._early.pop(connection.number, None)
+        wanted = self._context.settings.filter.admits_ends((connection.a, connection.b))
+        self._refuse("no data" if wanted else "filtered", connection.files)
+
+    # -- connections that continue --------------------------------------------------------------------------------
+
+    def open_connections(self, newest_ns: int) -> Iterator[OpenConnection]:
+        """Every connection that may continue in a later file, before `finish`.
+
+        `newest_ns` is the time of the newest packet of all files: the packets fed here may be older. A closed
+        connection on which an RTMPT session began is among them while other connections continue the session.
+        """
+        self._deliver(self._reassembler.wake_brief_flows(newest_ns), self._at)
+        for connection in (*self._reassembler.connections, *(a.connection for a in self._lingering)):
+            over_ns = max(connection.over_ns, self._tunnels.carried_on(connection))
+            if over_ns < newest_ns:
+                continue
+            analysis: ConnectionAnalysis | None = connection.tag
+            saved = None if analysis is None else analysis.state()
+            state = {
+                "connection": connection.state(self._next_head_ns),
+                "analysis": saved,
+                "unacknowledged": self._reassembler.unacknowledged(connection),
+                "early": self._early.get(connection.number, []),
+            }
+            second = None if analysis is None else analysis.provisional_second()
+            if second is None:
+                second = 0 if analysis is None else _NO_SECOND
+            yield OpenConnection(connection, over_ns, second, wrapping_kind(saved), state)
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Continue a connection of an earlier analysis; before its packets are fed. Connections on which RTMPT
+        sessions began (`begins_tunnels`) come first, because others join them."""
+        connection = self._reassembler.resume(state["connection"])
+        if state["analysis"] is not None:
+            analysis = ConnectionAnalysis.resume(state["analysis"], connection, self._context)
+            connection.tag = analysis
+            self._open[connection.number] = analysis
+        elif state["early"]:
+            self._early[connection.number] = [
+                _EarlySecond(side, second, TcpSecond(*figures)) for side, second, figures in state["early"]
+            ]
+        self._reassembler.resume_unacknowledged(connection, state["unacknowledged"])
+
+
+def wrapping_kind(analysis_state: dict[str, Any] | None) -> str | None:
+    """ "tls", "rtmpt", or "nested" (RTMPT inside TLS)."""
+    wrapping = None if analysis_state is None else analysis_state["conversation"]["probe"]["wrapping"]
+    return None if wrapping is None else str(wrapping["kind"])
+
+
+def begins_tunnels(state: dict[str, Any]) -> bool:
+    """Whether an RTMPT session began on a saved connection."""
+    analysis = state["analysis"]
+    wrapping = None if analysis is None else analysis["conversation"]["probe"]["wrapping"]
+    inside = wrapping["state"] if wrapping is not None else {}
+    return bool(inside.get("inner", inside).get("sessions"))
+
+
+def _session_finished(analysis: ConnectionAnalysis) -> bool:
+    return isinstance(analysis.wrapping, SessionWrapping) and analysis.wrapping.session.finished

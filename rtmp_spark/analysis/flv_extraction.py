@@ -1,0 +1,206 @@
+"""Collects published and played streams as FLV tags while a recording is analyzed.
+
+The result is the stream as the server saw it: message bodies and timestamps as sent, `@setDataFrame` removed.
+Incomplete messages are counted and left out. Tags go to temporary files, so memory does not grow with the stream.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.capture.tcp.tcp_connection import Connection
+from rtmp_spark.codec import flv
+from rtmp_spark.codec.command import parse_command, without_set_data_frame
+from rtmp_spark.codec.events import COMPLETE, MessageReceived
+from rtmp_spark.codec.message import (
+    AGGREGATE,
+    AUDIO,
+    COMMANDS,
+    DATA_AMF0,
+    DATA_AMF3,
+    OF_STREAMS,
+    VIDEO,
+    parse_aggregate,
+)
+from rtmp_spark.conversation.decoding.message_facts import MessageHook
+
+_BUFFER_BYTES = 1 << 20
+_SEARCHED_BYTES = 1 << 16  # of the data tags of a stream, for secrets
+_MOST_STARTS = 1000  # on one stream id; later starts do not begin another stream
+_LEFT_OUT_DATA = frozenset(
+    {"|RtmpSampleAccess", "@clearDataFrame", "onStatus"}
+)  # addressed to the peer, not part of the stream
+
+
+class ExtractedStream(NamedTuple):
+    uid: str
+    stream_id: int
+    role: str
+    name: str | None
+    tags: int
+    incomplete: int
+    number: int = 1  # counts the names that were used on one stream id
+    shows_secret: bool = False  # its metadata contains a secret that tables would hide
+
+    @property
+    def file_name(self) -> str:
+        number = f"-{self.number}" if self.number > 1 else ""
+        return f"{self.uid}-{self.stream_id}-{self.role}{number}.flv"
+
+
+class FlvTrack:
+    """The tags of one message stream in one direction, in a temporary file."""
+
+    def __init__(self, path: Path, announced: bool) -> None:
+        self.path = path
+        self.announced = announced  # by publish or NetStream.Play.Start
+        self.audio = self.video = False
+        self.tags = self.incomplete = 0
+        self.data = bytearray()  # the first data tags, to see whether they contain a secret
+        self._buffer = bytearray()
+
+    def add(self, type_id: int, timestamp: int, payload: bytes) -> None:
+        if type_id == AUDIO or type_id == VIDEO:
+            if not payload:
+                return  # empty messages only keep the connection alive
+            self.audio |= type_id == AUDIO
+            self.video |= type_id == VIDEO
+            self.tags += 1
+        elif len(self.data) < _SEARCHED_BYTES:
+            self.data += payload[:_SEARCHED_BYTES] + b"\0"
+        self._buffer += flv.dump_tag(type_id, timestamp & 0xFFFFFFFF, payload)
+        if len(self._buffer) > _BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        with self.path.open("ab") as file:
+            file.write(self._buffer)
+        self._buffer.clear()
+
+    def append(self, other: FlvTrack) -> None:
+        """Move the tags of another track to the end of this one."""
+        if other.path.exists():
+            self.flush()
+            with self.path.open("ab") as file, other.path.open("rb") as tags:
+                shutil.copyfileobj(tags, file)
+            other.path.unlink()
+        self._buffer += other._buffer
+        self.data += other.data[: max(_SEARCHED_BYTES - len(self.data), 0)]
+        self.audio, self.video = self.audio or other.audio, self.video or other.video
+        self.tags, self.incomplete = self.tags + other.tags, self.incomplete + other.incomplete
+
+    def write_to(self, out: BinaryIO) -> None:
+        """Write the header and all flushed tags as an FLV file."""
+        out.write(flv.header(self.audio, self.video))
+        with self.path.open("rb") as tags:
+            shutil.copyfileobj(tags, out)
+
+
+class FlvExtraction(ConnectionObserver):
+    """Collects the media of every connection through the hooks of `settings`.
+
+    `streams` holds the streams that have media and match the filters, once their connection is closed.
+    """
+
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._tracks: dict[tuple[int, int, int], list[FlvTrack]] = {}  # connection, direction, stream id
+        self.streams: list[tuple[ExtractedStream, FlvTrack]] = []
+        self.only_incomplete = False  # a stream had media messages, but all were incomplete
+        settings.hook = self._hook
+
+    def _hook(self, connection: Connection, direction: int) -> MessageHook:
+        number = connection.number
+
+        def take(msg_no: int, event: MessageReceived, frame: int) -> None:
+            type_id = event.type_id
+            if type_id in OF_STREAMS:
+                tracks = self._tracks.get((number, direction, event.stream_id))
+                _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id, False), event)
+            elif type_id in COMMANDS and _starts_stream(type_id, event.payload):
+                if len(self._tracks.get((number, direction, event.stream_id), ())) < _MOST_STARTS:
+                    self._begin(number, direction, event.stream_id, True)
+
+        return take
+
+    def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> FlvTrack:
+        tracks = self._tracks.setdefault((number, direction, stream_id), [])
+        tracks.append(FlvTrack(self._directory / f"{number}-{direction}-{stream_id}-{len(tracks)}", announced))
+        return tracks[-1]
+
+    def closed(self, connection: ConnectionAnalysis) -> None:
+        number = connection.connection.number
+        redactor, wanted, uid = self._settings.redactor, self._settings.filter.stream, connection.uid
+        for key in [key for key in self._tracks if key[0] == number]:
+            role = "publish" if connection.direction_name(key[1]) == "c2s" else "play"
+            spans = [s for s in connection.session.spans if s.role == role]
+            names = [s.name for s in spans if key[2] in (s.stream_id, s.media_stream_id)]
+            for place, (own, track) in enumerate(_tracks_by_name(self._tracks.pop(key), names), 1):
+                asked_for = wanted is None or any(redactor.matches(wanted, name) for name in own)
+                if not track.tags or not asked_for:
+                    self.only_incomplete |= asked_for and track.incomplete > 0
+                    track.path.unlink(missing_ok=True)
+                    continue
+                track.flush()
+                name = next((redactor.stream_name(name) for name in own if name is not None), None)
+                shows = connection.secrets.is_known_in(track.data)
+                stream = ExtractedStream(uid, key[2], role, name, track.tags, track.incomplete, place, shows)
+                self.streams.append((stream, track))
+
+
+def _starts_stream(type_id: int, payload: bytes) -> bool:
+    """True if the command may begin another stream, with another name, on the same stream id."""
+    if b"NetStream.Play.Start" in payload:
+        return True
+    if b"publish" not in payload[:12]:
+        return False
+    command = parse_command(type_id, payload)
+    return command.name == "publish" and isinstance(command.arg(1), str)
+
+
+def _tracks_by_name(tracks: list[FlvTrack], names: list[str | None]) -> list[tuple[list[str | None], FlvTrack]]:
+    """One track per name, or a single track if names and starts cannot be matched."""
+    if not tracks[0].announced and len(names) == len(tracks) - 1 and names:
+        names = [names[0], *names]  # media before the first start
+    if len(names) != len(tracks):
+        names, known = [None] * len(tracks), names
+    else:
+        known = []
+    joined: dict[str | None, FlvTrack] = {}
+    for name, track in zip(names, tracks):
+        if name in joined:
+            joined[name].append(track)
+        else:
+            joined[name] = track
+    return [(known or [name], track) for name, track in joined.items()]
+
+
+def _add(track: FlvTrack, event: MessageReceived) -> None:
+    type_id, payload = event.type_id, event.payload
+    if event.status != COMPLETE:
+        track.incomplete += 1
+    elif type_id == AUDIO or type_id == VIDEO:
+        track.add(type_id, event.timestamp, payload)
+    elif type_id == AGGREGATE:
+        for part in parse_aggregate(payload, event.timestamp).parts:
+            if part.type_id in (AUDIO, VIDEO):
+                track.add(part.type_id, part.timestamp, part.payload)
+            elif part.type_id == DATA_AMF0:
+                _add_data(track, DATA_AMF0, part.timestamp, part.payload)
+    else:
+        _add_data(track, type_id, event.timestamp, payload)
+
+
+def _add_data(track: FlvTrack, type_id: int, timestamp: int, payload: bytes) -> None:
+    if type_id == DATA_AMF3:
+        if payload[:1] != b"\0":
+            return  # FLV has no AMF3 data without AMF0
+        payload = payload[1:]
+    if parse_command(DATA_AMF0, payload).name in _LEFT_OUT_DATA:
+        return
+    track.add(DATA_AMF0, timestamp, without_set_data_frame(payload))

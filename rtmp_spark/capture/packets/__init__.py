@@ -1,0 +1,1 @@
+"""Packets to TCP segments: link, IP and TCP headers, IP fragments, grouping by connection."""

@@ -1,0 +1,1 @@
+"""TCP segments to directed byte streams, one connection at a time."""

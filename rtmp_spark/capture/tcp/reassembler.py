@@ -1,0 +1,172 @@
+"""Reassemble the TCP segments of a recording into the directed streams of its connections, window by window.
+
+Connections whose packets continue in order are handled in columns: one comparison for the whole window, one join of
+slices per direction. From the first packet that does not simply continue its stream, the rest of its connection's
+window is taken packet by packet (tcp_connection.py), with the same result. The limits bound the memory; data that
+they drop is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rtmp_spark.capture.packets.connection_groups import Flows, group
+from rtmp_spark.capture.packets.tcp_segments import Segments
+from rtmp_spark.capture.problem import Problem, often
+from rtmp_spark.capture.tcp.brief_flows import BriefFlow, BriefFlows
+from rtmp_spark.capture.tcp.connection_table import ConnectionTable
+from rtmp_spark.capture.tcp.duplicate_packets import count_duplicates, find_duplicates
+from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
+from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
+from rtmp_spark.capture.tcp.interval_counters import Carry, Intervals
+from rtmp_spark.capture.tcp.segment_batch import SegmentBatch
+from rtmp_spark.capture.tcp.stream_items import Item
+from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.limits import BATCH_SEGMENTS, BRIEF_FLOWS_AT_ONCE, DEFAULT_LIMITS, Limits
+
+_NEVER = 1 << 63
+_LIMITS_REACHED = {
+    "connections_evicted": "the limit of open connections was reached and a connection was closed",
+    "flows_evicted": "the limit of connections with only a few packets was reached and a connection was closed",
+    "holds_released": "the limit of bytes held after missing TCP data was reached and a gap was declared",
+}
+
+
+class Reassembler:
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        per_second: bool = True,
+        wanted: Callable[[BriefFlow], bool] = lambda flow: True,
+    ) -> None:
+        """Without `per_second`, only those counters per second are collected that show trouble. `wanted` is asked at
+        the end of a connection of a few packets; if it is not wanted, nothing is delivered for it."""
+        self._limits = limits
+        self._wanted = wanted
+        self._brief = BriefFlows()
+        self._intervals = IntervalCollector(per_second)
+        self._table = ConnectionTable(limits, self._intervals)
+        self._latest_ns = 0  # in the current file
+        self._next_head_ns = _NEVER
+        self.several_files = False  # packets are remembered for comparison with later files
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        """The open connections, without those of only a few packets."""
+        return self._table.connections
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self._table.counts
+
+    def resume(self, state: list[Any]) -> Connection:
+        """Continue a saved connection; call it before its packets are fed."""
+        return self._table.resume(state)
+
+    def unacknowledged(self, connection: Connection) -> list[list[int]]:
+        """Columns of the data whose acknowledgement the per-second figures wait for, to be saved with a connection."""
+        carry = self._intervals.carry
+        waiting = carry.select(carry.connection == connection.number)
+        return [waiting.side.tolist(), waiting.ts_ns.tolist(), waiting.end.tolist()]
+
+    def resume_unacknowledged(self, connection: Connection, columns: list[list[int]]) -> None:
+        arrays = [np.array(column, np.int64) for column in columns]
+        carry = Carry(np.full(len(arrays[0]), connection.number), *arrays)
+        self._intervals.carry = self._intervals.carry.plus(carry)
+
+    def take_intervals(self) -> Intervals:
+        """The counters per second since the last call; a second that is not over comes again in parts."""
+        return self._intervals.take()
+
+    def take_problems(self) -> list[Problem]:
+        """The limits that were reached since the last call."""
+        reached = [(text, self.counts.pop(name, 0)) for name, text in _LIMITS_REACHED.items()]
+        return [
+            Problem(ViolationCode.CAPTURE_LIMIT, f"{text} ({often(count)})", count=count)
+            for text, count in reached
+            if count
+        ]
+
+    def begin_file(self, next_head_ns: int | None) -> None:
+        """The next windows are from another file; the one after it begins at this time and may hold late packets."""
+        self._latest_ns = 0
+        self._next_head_ns = _NEVER if next_head_ns is None else next_head_ns
+
+    def feed(self, segments: Segments, file_no: int = 0) -> list[Item]:
+        """Take the packets of one window; returns what became deliverable."""
+        out: list[Item] = []
+        for at in range(0, len(segments), BATCH_SEGMENTS):
+            batch = segments.select(slice(at, at + BATCH_SEGMENTS))
+            batch.frame = batch.frame | (file_no << FRAME_BITS)
+            self._feed(batch, out)
+        return out
+
+    def finish(self) -> list[Item]:
+        """The recording is over: holes become gaps and every connection ends."""
+        out = [item for items in self.finish_brief_flows() for item in items]
+        begun = len(out)
+        self._table.finish(out)
+        self._intervals.add_gaps(out[begun:])
+        return out
+
+    def finish_brief_flows(self) -> Iterator[list[Item]]:
+        """End the connections of a few packets, some at a time."""
+        while len(self._brief):
+            out: list[Item] = []
+            self._end_brief_flows(self._brief.oldest(BRIEF_FLOWS_AT_ONCE), out)
+            yield out
+
+    def wake_brief_flows(self, newest_ns: int) -> list[Item]:
+        """Make connections of those flows of a few packets that may continue after `newest_ns`, to save them."""
+        out: list[Item] = []
+        self._wake(self._brief.lasting(newest_ns), out)
+        return out
+
+    def _feed(self, segments: Segments, out: list[Item]) -> None:
+        self._latest_ns = max(self._latest_ns, int(segments.ts_ns.max()))
+        flows = group(segments)
+        now = self._brief.sift(segments, flows, self._table)
+        if len(now):
+            self._reassemble(now, flows if now is segments else group(now), out)
+        while self._brief.bytes > self._limits.brief_flow_bytes:
+            oldest = self._brief.oldest(BRIEF_FLOWS_AT_ONCE)
+            self._table.counts["flows_evicted"] += len(self._brief.lasting(self._latest_ns, oldest))
+            self._end_brief_flows(oldest, out)
+
+    def _end_brief_flows(self, keys: list[Key], out: list[Item]) -> None:
+        self._table.close(self._wake(self._brief.end(keys, self._wanted), out), out)
+
+    def _wake(self, keys: list[Key], out: list[Item]) -> list[Key]:
+        if keys:
+            segments = self._brief.wake(keys)
+            self._reassemble(segments, group(segments), out)
+        return keys
+
+    def _reassemble(self, segments: Segments, flows: Flows, out: list[Item]) -> None:
+        begun = len(out)
+        by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
+        connections = [self._table.connection_of(key) for key in flows.keys]
+        repeated = find_duplicates(segments, flows, connections, by_flow, self.several_files)
+        same_id = None
+        if repeated is not None:
+            same_id = repeated.same_id
+            if repeated.duplicates.any():
+                count_duplicates(segments, flows, connections, repeated.duplicates)
+                new = ~repeated.duplicates
+                segments, same_id = segments.select(new), same_id[new]
+                if not len(segments):
+                    self._table.tidy(connections, min(self._latest_ns, self._next_head_ns), out)
+                    return
+                flows = group(segments)
+                by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
+        batch = SegmentBatch(self._table, self._intervals, segments, flows, out, by_flow, same_id)
+        batch.run()
+        batch.observe()
+        self._table.tidy(batch.slots, min(self._latest_ns, self._next_head_ns), out)
+        self._intervals.add_gaps(out[begun:])

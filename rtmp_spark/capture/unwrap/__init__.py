@@ -1,0 +1,1 @@
+"""Layers that can wrap RTMP: TLS (RTMPS) and HTTP (RTMPT)."""

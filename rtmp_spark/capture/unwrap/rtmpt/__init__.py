@@ -1,0 +1,1 @@
+"""RTMPT: extracts RTMP from the bodies of HTTP requests and responses."""

@@ -1,0 +1,1 @@
+"""Both directions of one connection: decoded into facts in one order of time."""

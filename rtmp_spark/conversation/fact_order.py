@@ -1,0 +1,165 @@
+"""One order of time for the facts of both directions, independent of where the windows of the reader end.
+
+Facts are added as the directions are decoded and released up to a packet, in the order in which the packets made them
+known. Media rows are released in runs, as long as possible.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rtmp_spark.conversation.answer_order import PlacedFact, Requests, put_off_answers
+from rtmp_spark.conversation.fact_json import from_json, to_json
+from rtmp_spark.conversation.facts import (
+    CommandFact,
+    ControlFact,
+    Facts,
+    FaultFact,
+    HandshakeFact,
+    LagFact,
+    MediaRows,
+    Notable,
+    Row,
+    Unread,
+)
+from rtmp_spark.conversation.media_row import MSG_NO
+
+_NEVER = 1 << 62  # later than every packet
+_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+
+
+class OrderedFact(NamedTuple):
+    direction: int
+    fact: Notable | MediaRows
+
+
+class Release(NamedTuple):
+    """Facts in the order of time. All facts up to packet `up_to` (None: all facts) have been released now."""
+
+    up_to: int | None
+    facts: list[OrderedFact]
+
+
+class FactOrder:
+    """Facts of both directions that have not been released yet."""
+
+    __slots__ = ("_all_released", "_media", "_media_at", "_notable", "_requests", "_sequence")
+
+    def __init__(self) -> None:
+        self._notable: list[PlacedFact] = []
+        self._media: list[list[Row]] = [[], []]
+        self._media_at: list[list[int]] = [[], []]
+        self._requests = Requests()
+        self._sequence = 0
+        self._all_released = False
+
+    @property
+    def waiting_media(self) -> tuple[int, int]:
+        """How many media rows of each direction have not been released."""
+        return len(self._media[0]), len(self._media[1])
+
+    def add(self, direction: int, facts: Facts) -> None:
+        self._all_released = False
+        self._media[direction] += facts.media
+        self._media_at[direction] += facts.media_at
+        first = self._sequence
+        self._notable += [
+            _new(PlacedFact, (fact.at, direction, sequence, fact)) for sequence, fact in enumerate(facts.notable, first)
+        ]
+        self._sequence += len(facts.notable)
+
+    def release(self, up_to: int | None, newest_us: int, unread: Unread | None = None) -> Release | None:
+        """Release the facts known at packet `up_to` (None: all of them); None if there was nothing new.
+
+        `unread`: facts from this packet or time on may still be missing. `newest_us`: the newest recorded time.
+        """
+        if self._all_released:
+            return None
+        self._all_released = up_to is None
+        self._notable.sort()
+        waits_at = self._put_off_answers(newest_us, unread)
+        if up_to is not None and waits_at is not None:  # otherwise rows would depend on where windows end
+            up_to = min(up_to, waits_at - 1)
+        cut = len(self._notable) if up_to is None else bisect_right(self._notable, (up_to, 2, 0))
+        out: list[OrderedFact] = []
+        done = [0, 0]  # media rows released of each direction; deleted at once at the end, not one by one
+        media_next = self._next_media(done)
+        for at, direction, _, fact in self._notable[:cut]:
+            if media_next <= at:
+                # A fault precedes the media of its packet: it may say that a timestamp there is wrong. So does the
+                # handshake. Messages keep the order in which their sender sent them.
+                msg_no = fact.msg_no if isinstance(fact, (CommandFact, ControlFact, LagFact)) else None
+                before = at - 1 if msg_no is not None or type(fact) in (FaultFact, HandshakeFact) else at
+                if media_next <= before:
+                    self._release_media(before, done, out)
+                if msg_no is not None:
+                    self._release_media_before(direction, at, msg_no, done, out)
+                media_next = self._next_media(done)
+            out.append(_new(OrderedFact, (direction, fact)))
+            if type(fact) is CommandFact:
+                self._requests.add(direction, fact)
+        del self._notable[:cut]
+        self._release_media(up_to, done, out)
+        for direction, count in enumerate(done):
+            if count:
+                del self._media[direction][:count], self._media_at[direction][:count]
+        return Release(up_to, out)
+
+    def _put_off_answers(self, newest_us: int, unread: Unread | None) -> int | None:
+        beyond: list[PlacedFact] = []
+        if unread is not None:
+            newest_us = min(newest_us, unread.ts)
+            known = bisect_left(self._notable, (unread.at,))
+            beyond, self._notable = self._notable[known:], self._notable[:known]
+        waits_at = put_off_answers(self._notable, self._media_at, self._requests.is_unasked, newest_us)
+        if beyond:
+            self._notable = sorted(self._notable + beyond)
+        return waits_at
+
+    def _next_media(self, done: list[int]) -> int:
+        """The packet that made the next media row known that is not released yet."""
+        return min([known[count] for known, count in zip(self._media_at, done) if count < len(known)], default=_NEVER)
+
+    def _release_media(self, up_to: int | None, done: list[int], out: list[OrderedFact]) -> None:
+        for direction in (0, 1):
+            known = self._media_at[direction]
+            end = len(known) if up_to is None else bisect_right(known, up_to, done[direction])
+            self._release_rows(direction, end, done, out)
+
+    def _release_media_before(
+        self, direction: int, at: int, msg_no: int, done: list[int], out: list[OrderedFact]
+    ) -> None:
+        """Release the media rows of packet `at` that belong to messages of this direction before `msg_no`."""
+        rows, known = self._media[direction], self._media_at[direction]
+        end = done[direction]
+        while end < len(rows) and known[end] == at and rows[end][MSG_NO] < msg_no:
+            end += 1
+        self._release_rows(direction, end, done, out)
+
+    def _release_rows(self, direction: int, end: int, done: list[int], out: list[OrderedFact]) -> None:
+        begin, done[direction] = done[direction], end
+        if begin < end:
+            media = MediaRows(self._media[direction][begin:end], self._media_at[direction][begin:end])
+            out.append(OrderedFact(direction, media))
+
+    def state(self, redacted: Callable[[Notable], Notable]) -> dict[str, Any]:
+        """`redacted` is applied to every fact: sessions have not seen these facts, so they may hold secrets."""
+        return {
+            "notable": [[p.at, p.direction, p.sequence, to_json(redacted(p.fact))] for p in sorted(self._notable)],
+            "media": to_json(self._media),
+            "media_at": self._media_at,
+            "requests": self._requests.state(),
+            "sequence": self._sequence,
+        }
+
+    @classmethod
+    def resume(cls, state: dict[str, Any]) -> FactOrder:
+        own = cls()
+        own._notable = [PlacedFact(at, direction, n, from_json(fact)) for at, direction, n, fact in state["notable"]]
+        own._media = from_json(state["media"])
+        own._media_at = state["media_at"]
+        own._requests = Requests.resume(state["requests"])
+        own._sequence = state["sequence"]
+        return own

@@ -1,0 +1,136 @@
+"""Requests that wait for an answer, and the request that a given answer belongs to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
+from rtmp_spark.conversation.command_arguments import Status
+from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
+
+_ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
+_PLAYS = frozenset({"play", "play2"})
+_AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+
+
+class Request:
+    """A command that may be answered. `answered` is used for commands of streams only: a play has several answers.
+    `nameless`: it is about a stream and does not name one."""
+
+    __slots__ = ("answered", "frame", "msg_no", "name", "nameless", "stream_id", "ts")
+
+    def __init__(
+        self, msg_no: int, ts: int, name: str | None, frame: int, stream_id: int = 0, nameless: bool = False,
+        answered: bool = False,
+    ) -> None:  # fmt: skip
+        self.msg_no = msg_no
+        self.ts = ts
+        self.name = name
+        self.frame = frame
+        self.stream_id = stream_id
+        self.nameless = nameless
+        self.answered = answered
+
+    def state(self) -> list[Any]:
+        return [self.msg_no, self.ts, self.name, self.frame, self.stream_id, self.nameless, self.answered]
+
+
+class StreamAnswer(NamedTuple):
+    stream_id: int
+    request: Request
+
+
+class PendingRequests:
+    __slots__ = ("_by_stream", "_by_transaction", "_unanswered")
+
+    def __init__(self) -> None:
+        self._by_transaction: dict[str, dict[float, Request]] = {"c2s": {}, "s2c": {}}
+        self._by_stream: dict[int, list[Request]] = {}  # commands of the client, oldest first
+        self._unanswered: dict[int, None] = {}  # streams whose oldest command has no answer
+
+    def add(self, direction: str, fact: CommandFact) -> None:
+        if fact.transaction_id:
+            pending = self._by_transaction[direction]
+            if len(pending) < MAX_PENDING_REQUESTS:
+                pending[fact.transaction_id] = Request(fact.msg_no, fact.ts, fact.name, fact.frame)
+
+    def add_for_stream(self, fact: CommandFact, nameless: bool) -> None:
+        """A command of the client that an onStatus may answer."""
+        if fact.name in _ANSWERED_BY_STATUS:
+            waiting = self._by_stream.setdefault(fact.stream_id, [])
+            if len(waiting) < MAX_PENDING_REQUESTS:
+                waiting.append(Request(fact.msg_no, fact.ts, fact.name, fact.frame, fact.stream_id, nameless))
+                self._note(fact.stream_id)
+
+    def _note(self, stream_id: int) -> None:
+        waiting = self._by_stream.get(stream_id)
+        if waiting and not waiting[0].answered:
+            self._unanswered[stream_id] = None
+        else:
+            self._unanswered.pop(stream_id, None)
+        if not waiting:
+            self._by_stream.pop(stream_id, None)
+
+    def awaits_stream(self) -> bool:
+        """Whether a createStream of the client has no answer yet."""
+        return any(request.name == "createStream" for request in self._by_transaction["c2s"].values())
+
+    def answer(self, direction: str, answer: CommandFact) -> Request | None:
+        """The request of `direction` that a _result or _error of the other side answers; it waits no longer."""
+        return self._by_transaction[direction].pop(answer.transaction_id or 0.0, None)
+
+    def status(self, answer: CommandFact, given: Status) -> StreamAnswer | None:
+        """The request that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""
+        stream_id = answer.stream_id
+        waiting = self._by_stream.get(stream_id)
+        if not waiting:
+            if stream_id:
+                return None
+            # Some servers answer on stream 0; the answer belongs to the only stream that waits.
+            if len(self._unanswered) != 1:
+                return None
+            stream_id = next(iter(self._unanswered))
+            waiting = self._by_stream[stream_id]
+        request = waiting[0]
+        if not request.answered:
+            request.answered = True
+        elif len(waiting) > 1:
+            waiting.pop(0)
+            request = waiting[0]
+            request.answered = True
+        elif request.name not in _PLAYS or (given.code not in _AFTER_RESET and given.level != "error"):
+            return None
+        if given.code == "NetStream.Play.Start" or request.name not in _PLAYS:
+            waiting.pop(0)
+        self._note(stream_id)
+        return StreamAnswer(stream_id, request)
+
+    def unanswered(self) -> list[Request]:
+        """Requests of the client that need an answer and have none, oldest first."""
+        plain = [r for r in self._by_transaction["c2s"].values() if r.name in ("connect", "createStream")]
+        streams = [
+            r for waiting in self._by_stream.values() for r in waiting
+            if not r.answered and r.name in ("publish", "play", "play2")
+        ]  # fmt: skip
+        return sorted(plain + streams, key=lambda request: (request.ts, request.msg_no))
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "by_transaction": {
+                direction: [[number, request.state()] for number, request in pending.items()]
+                for direction, pending in self._by_transaction.items()
+            },
+            "by_stream": [[i, [request.state() for request in waiting]] for i, waiting in self._by_stream.items()],
+        }
+
+    @classmethod
+    def resume(cls, state: dict[str, Any]) -> PendingRequests:
+        own = cls()
+        own._by_transaction = {
+            direction: {number: Request(*request) for number, request in requests}
+            for direction, requests in state["by_transaction"].items()
+        }
+        own._by_stream = {i: [Request(*request) for request in waiting] for i, waiting in state["by_stream"]}
+        for stream_id in list(own._by_stream):
+            own._note(stream_id)
+        return own

@@ -1,0 +1,363 @@
+"""The rules of one connection that need more than single facts, and the measures of its streams.
+
+`ConnectionRules` receives the facts after its session has received them, in the same order, plus the places of all
+messages and the final seconds of TCP. It returns findings as facts show them. At the end it adds the findings that only
+the whole connection shows, drops those that others explain, and gives the measured columns. Its state is a value, so a
+connection can continue in another file or process. The rules that judge single facts are in fact_rules.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.conversation.ending import Ending
+from rtmp_spark.conversation.facts import (
+    OTHER_DIRECTION,
+    SENDER,
+    STREAM_STARTS,
+    CommandFact,
+    ControlFact,
+    FaultFact,
+    GapFact,
+    HandshakeFact,
+    LagFact,
+    Notable,
+    Place,
+    Row,
+)
+from rtmp_spark.conversation.session import Session, SpanMedia
+from rtmp_spark.conversation.stream_span import StreamSpan
+from rtmp_spark.forensics.acknowledgement_rules import FlowRules
+from rtmp_spark.forensics.command_rules import ExchangeRules, not_negotiated
+from rtmp_spark.forensics.explained_findings import drop_explained
+from rtmp_spark.forensics.findings import Finding, FindingFold, lasting, stream_key
+from rtmp_spark.forensics.position import NO_POSITION, Position
+from rtmp_spark.forensics.software.fingerprint import Fingerprint, recognise
+from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
+from rtmp_spark.forensics.software.traits import TraitCollector
+from rtmp_spark.forensics.stream_id_rules import StreamIdRules
+from rtmp_spark.forensics.streams import stream_verdict
+from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradictions, declaration
+from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
+from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
+from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
+from rtmp_spark.forensics.thresholds import STOPPED_US
+from rtmp_spark.forensics.timestamp_rollover import extension_break
+from rtmp_spark.forensics.troubled_seconds import TroubledSeconds
+
+STATE_VERSION = 6
+_NO_MEDIA_US = 1_000_000  # a stream that was accepted and stays empty for this long is reported
+_STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
+_TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
+_WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
+# Faults that make the timestamp of their message meaningless: rules of time ignore it.
+_WRONG_TIMESTAMP = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
+
+
+class _Close(NamedTuple):
+    cause: str
+    closed_by: str | None
+    server_closed_us: int  # when the server sent its FIN; 0 if it did not
+
+
+class ConnectionRules:
+    """`session` must receive every fact before this object does. `hashed` gives the form of a text in which a saved
+    state may contain it; `hide` replaces the known secrets in a text."""
+
+    __slots__ = (
+        "_close", "_connected", "_first_spans", "_found", "_from_start", "_hide", "_measures", "_omitted",
+        "_seconds", "_session", "_stream_ids", "connect_ts", "exchange", "flow", "traits",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, hashed: Callable[[str], str], hide: Callable[[str], str] = str) -> None:
+        self._session = session
+        self._hide = hide
+        self.flow = FlowRules()
+        self.exchange = ExchangeRules()
+        self._stream_ids = StreamIdRules()
+        self.traits = TraitCollector(hashed, hide)
+        self.connect_ts: int | None = None
+        self._connected = NO_POSITION
+        self._from_start = {"c2s": False, "s2c": False}
+        self._seconds = TroubledSeconds()
+        self._omitted: dict[str, Position] = {}  # direction -> where an extended timestamp was first left out
+        self._found: list[Finding] = []
+        self._measures: list[StreamMeasure] = []  # of session.spans, by their numbers
+        self._close: _Close | None = None
+        self._first_spans: dict[tuple[str, int], StreamSpan] = {}  # of all streams that had one id, at the end
+
+    # -- in the order of time -------------------------------------------------------------------------------------
+
+    def passed(self, direction: str, messages: Sequence[Place], firsts: Sequence[Place] = ()) -> None:
+        """Places of messages; `firsts` are the first of each type."""
+        self.flow.passed(direction, messages)
+        self.traits.began(direction, firsts)
+
+    def receive(self, direction: str, fact: Notable) -> None:
+        kind = type(fact)
+        if kind is CommandFact:
+            self._command(direction, fact)  # type: ignore[arg-type]
+        elif kind is ControlFact:
+            self._control(direction, fact)  # type: ignore[arg-type]
+        elif kind is HandshakeFact:
+            if fact.part == 0:  # type: ignore[union-attr]
+                self._from_start[direction] = True
+            self.traits.handshake(direction, fact)  # type: ignore[arg-type]
+        elif kind is GapFact:
+            self._gap(direction, fact)  # type: ignore[arg-type]
+        elif kind is LagFact:
+            self._lag(direction, fact)  # type: ignore[arg-type]
+        elif kind is FaultFact:
+            self._fault(direction, fact)  # type: ignore[arg-type]
+
+    def receive_media(self, media: SpanMedia) -> None:
+        self._stream_ids.media(media)
+        if media.span.number >= 0:
+            self._measure(media.span).add(media.rows, media.known_at)
+
+    def advance(self, at: int | None) -> list[Finding]:
+        """All facts up to packet `at` were received; returns what they show."""
+        self.flow.advance(at)
+        found, self._found = self._found, []
+        if self._both_from_start:  # otherwise bytes sent before the capture are not counted
+            found += self.flow.found
+        self.flow.found = []
+        for span, measure in zip(self._session.spans, self._measures):
+            if measure.found:
+                found += _of(span, measure.found)
+                measure.found = []
+        return found
+
+    def settle(self) -> None:
+        """No message follows: drop what only messages need."""
+        self.traits.settle()
+        self.exchange.settle()
+
+    def receive_seconds(self, direction: str, rows: Sequence[Row]) -> None:
+        """Rows of `intervals` that will not change any more."""
+        self._seconds.add(direction, rows)
+
+    def _measure(self, span: StreamSpan) -> StreamMeasure:
+        measures = self._measures
+        while len(measures) <= span.number:
+            new = self._session.spans[len(measures)]
+            measures.append(StreamMeasure(new.direction, new.stream_id, new.start_known))
+        measure = measures[span.number]
+        gaps = self._session.gaps_in(span)
+        if gaps > measure.gaps:  # noted when it is used: there may be thousands of gaps and of streams
+            measure.gap(gaps)
+        return measure
+
+    def _open_measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
+        session = self._session
+        spans = session.open_spans() if stream_id is None else session.open_spans_on(stream_id)
+        return [self._measure(span) for span in spans if span.direction == direction and span.number >= 0]
+
+    @property
+    def _both_from_start(self) -> bool:
+        return self._from_start["c2s"] and self._from_start["s2c"]
+
+    def _command(self, direction: str, fact: CommandFact) -> None:
+        self._found += self.exchange.command(direction, fact, self._from_start)
+        self._stream_ids.command(direction, fact)
+        self.traits.command(direction, fact)
+        name = fact.name
+        if name not in _WATCHED:
+            return
+        if name == "connect" and direction == "c2s" and self.connect_ts is None:
+            self.connect_ts = fact.ts
+            self._connected = Position(fact.msg_no, fact.frame, fact.ts)
+        elif name in ("onMetaData", "@setDataFrame"):
+            self._metadata(direction, fact)
+        elif direction == "c2s" and name in _STREAM_COMMANDS:
+            for measure in self._open_measures("c2s", fact.stream_id) + self._open_measures("s2c", fact.stream_id):
+                if not measure.asked:
+                    measure.asked = [fact.msg_no, fact.frame]
+                elif measure.direction == "s2c":
+                    measure.suspend()
+        elif direction == "c2s" and name in _TRACK_CHOICES:
+            for measure in self._open_measures("s2c", fact.stream_id):
+                measure.interrupt()
+        elif direction == "s2c" and name == "onStatus":
+            for measure in self._open_measures("s2c", fact.stream_id):
+                measure.restart()
+
+    def _fault(self, direction: str, fact: FaultFact) -> None:
+        if fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:
+            self._omitted.setdefault(direction, Position(fact.msg_no, fact.frame, fact.ts))
+        elif fact.code in _WRONG_TIMESTAMP and fact.msg_no is not None:
+            for measure in self._open_measures(direction, fact.stream_id) or self._open_measures(direction):
+                measure.ignore_timestamp(fact.msg_no)
+
+    def _gap(self, direction: str, fact: GapFact) -> None:
+        self.flow.gap(direction)
+        self.exchange.gap(direction, fact.ts)
+
+    def _lag(self, direction: str, fact: LagFact) -> None:
+        for measure in self._open_measures(direction, fact.stream_id):
+            measure.lag(fact.csid, fact.over)
+
+    def _control(self, direction: str, fact: ControlFact) -> None:
+        self._found += self.flow.control(direction, fact)
+        self.traits.control(direction, fact)
+        if fact.kind in ("stream_eof", "stream_begin", "stream_dry"):
+            for measure in self._open_measures(direction, fact.event_stream_id):
+                measure.restart()
+        elif fact.kind == "stream_is_recorded":
+            for measure in self._open_measures(direction, fact.event_stream_id):
+                measure.recorded = True
+
+    def _metadata(self, direction: str, fact: CommandFact) -> None:
+        declared = declaration(fact.args)
+        if declared is None:
+            return
+        for measure in self._open_measures(direction, fact.stream_id) or self._open_measures(direction):
+            if not measure.declared:
+                measure.declared = {"msg_no": fact.msg_no, "frame": fact.frame, "ts": fact.ts}
+            measure.declared |= declared
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def close_cause(self, ending: Ending, cause: str) -> str:
+        """`ack_stall` if flow control explains the end better than TCP does, otherwise `cause`."""
+        if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start and ending.closed_by:
+            for direction in ("c2s", "s2c"):
+                media = [span.ts_end for span in self._session.spans if span.direction == direction]
+                if media and ending.ts_end - max(media) >= STOPPED_US and self.flow.starving(direction):
+                    return "ack_stall"
+        return cause
+
+    def end(self, ending: Ending, cause: str, findings: FindingFold) -> None:
+        """Add what the whole connection shows, and drop what another finding explains."""
+        session = self._session
+        self._close = _Close(cause, ending.closed_by, ending.streams["s2c"].fin_ts_ns // 1000)
+        findings.extend(self._found + self.exchange.end() + self._stream_ids.end(session, findings))
+        self._found = []
+        both_captured = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
+        if both_captured and self._both_from_start:
+            silence = {d: ending.silence_us(d) for d in ("c2s", "s2c")}
+            total = {d: s.delivered_bytes + s.missed_bytes for d, s in ending.streams.items()}
+            until = {d: ending.peer_closed_ns(d) // 1000 or ending.ts_end for d in OTHER_DIRECTION}
+            findings.extend(self.flow.end(until, silence, total, bool(session.teardown_ts)))
+        for direction, position in self._omitted.items():
+            findings.extend(extension_break(direction, position))
+        software = self.client().software if "c2s" not in self._omitted and self._publishes() else None
+        if software is not None:
+            findings.extend(extension_break("c2s", self._connected, software))
+        for span in session.spans:
+            self._first_spans.setdefault((span.direction, span.stream_id), span)
+            findings.extend(_of(span, self._stream_findings(span, ending, both_captured)))
+        drop_explained(findings, ending, session)
+
+    def _publishes(self) -> bool:
+        return any(span.role == "publish" and span.has_media for span in self._session.spans)
+
+    def _stream_findings(self, span: StreamSpan, ending: Ending, both_captured: bool) -> list[Finding]:
+        measure = self._measure(span)
+        found, measure.found = measure.found, []
+        found += long_gop_findings(measure) + stream_verdict.skew_finding(measure)
+        found += contradictions(measure) + absent_tracks(measure)
+        found += not_negotiated(measure, self.exchange.offered)
+        direction, stream_id = measure.direction, measure.stream_id
+        measure.close(ending.peer_closed_ns(direction) // 1000)
+        found += measure.stalls.track_findings(direction, stream_id, measure.author)
+        tcp = TcpTrouble(self._seconds.retransmitted(direction), self._seconds.window_closed_ms(direction))
+        tracks, waits, until = measure.paced_tracks(), self.flow.waits(direction), measure.closed_us
+        slow = slow_finding(tracks, direction, stream_id, until, measure.recorded, tcp)
+        found += slow + fast_finding(tracks, direction, stream_id, until, measure.recorded)
+        found += measure.stalls.findings(direction, stream_id, *tcp, waits, is_slow=bool(slow))
+        frames = measure.frames("video") + measure.frames("audio")
+        if both_captured and span.answered and not span.refused and not frames:
+            found += _no_media(span, measure, ending)
+        return found
+
+    # -- columns ----------------------------------------------------------------------------------------------------
+
+    def client(self) -> Fingerprint:
+        return recognise(self.traits.known("c2s"), CLIENTS)
+
+    def server(self) -> Fingerprint:
+        return recognise(self.traits.known("s2c"), SERVERS)
+
+    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]:
+        """Measured columns of `streams` and the verdict; after `end`."""
+        measure = self._measure(span)
+        return stream_verdict.columns(measure, self.connect_ts) | self._verdict(span, measure, findings)
+
+    def _verdict(self, span: StreamSpan, measure: StreamMeasure, findings: FindingFold) -> dict[str, Any]:
+        close = self._close or _Close("unknown", None, 0)
+        too_late = 0 < close.server_closed_us < span.left_at  # a teardown sent to a server that had closed
+        is_broken = span.role == "publish" and (too_late or not span.ended)
+        own = {stream_key(span.ts_start, span.stream_id)}  # earlier and later streams may have the same id
+        if span is self._first_spans[span.direction, span.stream_id]:  # reported before this stream was known
+            own |= {stream_key(None, stream_id) for stream_id in (span.stream_id, span.media_stream_id)}
+        known = findings.first_ones(own)
+        word, rule, text = stream_verdict.verdict(
+            measure, span.refused, known, (close.cause, close.closed_by) if is_broken else None
+        )
+        return {"verdict": word, "verdict_rule_id": rule, "verdict_text": text}
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def expect_redacted_name(self, name: str, redacted: str) -> None:
+        """A saved state calls this stream by its redacted name; traits compare names with what servers answer."""
+        self.traits.add_redacted_name(name, redacted)
+
+    def state(self) -> dict[str, Any]:
+        """Call `advance` first and take its findings."""
+        return {
+            "version": STATE_VERSION,
+            "flow": self.flow.state(),
+            "exchange": self.exchange.state(self._hide),
+            "stream_ids": self._stream_ids.state(),
+            "traits": self.traits.state(),
+            "connect_ts": self.connect_ts,
+            "connected": self._connected,
+            "from_start": self._from_start,
+            "seconds": self._seconds.state(),
+            "omitted": self._omitted,
+            "found": [finding.without_secrets(self._hide).plain() for finding in self._found],
+            "measures": [self._measure(span).state() for span in self._session.spans],
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        if state["version"] != STATE_VERSION:
+            raise ValueError(f"state of connection rules has version {state['version']}, expected {STATE_VERSION}")
+        self.flow.resume(state["flow"])
+        self.exchange.resume(state["exchange"])
+        self._stream_ids.resume(state["stream_ids"])
+        self.traits.resume(state["traits"])
+        self.connect_ts, self._connected = state["connect_ts"], Position(*state["connected"])
+        self._from_start = dict(state["from_start"])
+        self._seconds = TroubledSeconds.resume(state["seconds"])
+        self._omitted = {direction: Position(*position) for direction, position in state["omitted"].items()}
+        self._found = [Finding.from_plain(finding) for finding in state["found"]]
+        self._measures = [StreamMeasure.resume(measure) for measure in state["measures"]]
+
+
+def _of(span: StreamSpan, found: list[Finding]) -> list[Finding]:
+    return [finding._replace(stream_ts=span.ts_start) for finding in found]
+
+
+def _no_media(span: StreamSpan, measure: StreamMeasure, ending: Ending) -> list[Finding]:
+    """A stream that was accepted and stayed empty: for long enough, or until its receiver closed."""
+    sender = SENDER[span.direction]
+    waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
+    cut = not span.ended and ending.closed_by not in (None, sender) and not span.has_media
+    if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
+        return []
+    action = "published" if span.role == "publish" else "played"
+    detail = f"{action} for {lasting(waited)} without any media"
+    if cut:
+        detail += f" before the {ending.closed_by} closed"
+    msg_no, frame = measure.asked or (None, None)
+    at_fault = None if cut or span.role == "play" else sender  # a server may have nothing to play
+    actual = "only configurations" if span.has_media else "none"
+    return [
+        Finding(
+            ViolationCode.SESSION_NO_MEDIA, detail, None, at_fault, span.direction, span.stream_id, msg_no, frame,
+            span.ts_start, expected="audio or video", actual=actual,
+        )
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Which played stream is which published one: the rows of `deliveries`."""

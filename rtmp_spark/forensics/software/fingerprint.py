@@ -1,0 +1,91 @@
+"""Recognises software by its traits.
+
+Each trait that matches an entry of known_software.py is worth points. The program with the most points is recognised if
+it has at least `POINTS_NEEDED`; the matching traits are the evidence. A program that is recognised by its behaviour
+alone has a name without a version.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from rtmp_spark.forensics.software.known_software import FFMPEG_BY_LIBAVFORMAT, KnownSoftware, Software
+from rtmp_spark.forensics.software.traits import Traits
+
+POINTS_NEEDED = 4  # the points of one unmistakable signature, or of several weaker traits together
+
+
+class Fingerprint(NamedTuple):
+    """`software` is name/version or name; None if unknown."""
+
+    software: str | None
+    evidence: tuple[str, ...]
+
+
+# Names of traits in the column software_evidence, if they differ.
+_TRAIT_TEXTS = {
+    "packet_random": "first random bytes of the handshake",
+    "handshake_text": "text in the handshake",
+    "packet_version": "version field of the handshake",
+    "packet_time": "time field of the handshake",
+    "copies_c1": "S1 is a copy of C1",
+    "connect_fields": "fields of connect",
+    "order": "first messages",
+    "release_id": "transaction id of releaseStream",
+    "first_buffer": "first buffer length",
+    "buffer": "buffer length",
+    "fmsVer": "fmsVer",
+    "status_csid": "csid of onStatus",
+    "media_stream_id": "message stream id of media",
+    "metadata_server": "server named in onMetaData",
+}
+
+
+def recognise(traits: Traits, known: KnownSoftware) -> Fingerprint:
+    """Return the known program with the most points; unknown if it has too few or two have equally many."""
+    relevant = _relevant_traits(known)
+    return _recognise(known, tuple([(name, value) for name, value in traits.items() if name in relevant]))
+
+
+@lru_cache
+def _relevant_traits(known: KnownSoftware) -> frozenset[str]:
+    """The names of all traits that the entries use."""
+    return frozenset(
+        [trait.name for software in known for trait in software.traits]
+        + [version.trait for software in known for version in software.versions]
+    )
+
+
+@lru_cache(4096)  # the same few programs connect again and again
+def _recognise(known: KnownSoftware, relevant: tuple[tuple[str, str], ...]) -> Fingerprint:
+    traits = dict(relevant)
+    matches = {
+        software.name: [
+            trait
+            for trait in software.traits
+            if trait.name in traits and re.fullmatch(trait.pattern, traits[trait.name], re.DOTALL)
+        ]
+        for software in known
+    }
+    scores = {name: sum(trait.points for trait in matching) for name, matching in matches.items()}
+    best = max(scores.values())
+    winners = [software for software in known if scores[software.name] == best]
+    if best < POINTS_NEEDED or len(winners) > 1:
+        return Fingerprint(None, ())
+    (winner,) = winners
+    decisive = sorted((trait for trait in matches[winner.name] if trait.points > 0), key=lambda trait: -trait.points)
+    evidence = dict.fromkeys(f"{_TRAIT_TEXTS.get(trait.name, trait.name)}: {traits[trait.name]}" for trait in decisive)
+    return Fingerprint(_with_version(winner, traits), tuple(evidence))
+
+
+def _with_version(software: Software, traits: Traits) -> str:
+    for trait, pattern in software.versions:
+        found = re.search(pattern, traits.get(trait, ""))
+        if found:
+            version = found.group(1)
+            if software.name == "ffmpeg":
+                version = FFMPEG_BY_LIBAVFORMAT.get(version, f"Lavf{version}")
+            return f"{software.name}/{version.replace(',', '.')}"
+    return software.name

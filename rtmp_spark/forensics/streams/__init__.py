@@ -1,0 +1,1 @@
+"""Measures of one published or played stream, the rules over them, and the verdict on the stream."""

@@ -1,0 +1,130 @@
+"""A stream key planted in every field that a peer fills: no table, page, line or saved state may show it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kit.decoded_tables import RtmpTalk, decode, redacting
+from kit.rtmp_talks import CLIENT, SERVER
+
+from rtmp_spark import cli
+from rtmp_spark.analysis.core import AnalysisCore
+from rtmp_spark.analysis.recording import ALL_TABLES
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.packets.dissector import Dissector
+
+KEY = "sk7f3aSECRETKEY99x"
+
+
+def planted(path: Path, *, media: bool = False) -> Path:
+    said = RtmpTalk().handshake()
+    url = f"rtmp://user:{KEY}@h/live/{KEY}?token={KEY}"
+    said.command(
+        CLIENT, "connect", 1,
+        {"app": f"live/{KEY}", "tcUrl": url, "swfUrl": f"http://h/{KEY}.swf?a={KEY}", "pageUrl": f"http://h/?s={KEY}",
+         "flashVer": f"x {KEY}", "fourCcList": [KEY], "apikey": KEY, "accessToken": KEY, "pass": KEY}, KEY,
+    )  # fmt: skip
+    said.command(SERVER, "_result", 1, {"fmsVer": f"v {KEY}"}, {"code": "NetConnection.Connect.Success", "ex": KEY})
+    names = "releaseStream FCPublish FCSubscribe getStreamLength DVRGetStreamInfo set_playlist"
+    for name in (*names.split(), KEY):
+        said.command(CLIENT, name, 2, None, KEY)
+    said.command(CLIENT, "createStream", 4, None).command(SERVER, "_result", 4, None, 1.0)
+    said.command(CLIENT, "publish", 0, None, f"mp4:{KEY}?k={KEY}", KEY, stream_id=1)
+    about = {"description": f"{KEY} is already publishing /live/{KEY}.", "details": KEY, "clientid": KEY}
+    said.command(SERVER, "onStatus", 0, None, {"level": "error", "code": "NetStream.Publish.BadName", **about})
+    data = {"filename": f"{KEY}.flv", "title": KEY, KEY: KEY, "path": f"/rec/{KEY}.flv", "encoder": f"Lavf58 {KEY}",
+            "videocodecid": KEY}  # fmt: skip
+    said.command(CLIENT, "@setDataFrame", None, "onMetaData", data, stream_id=1)
+    said.command(CLIENT, "onTextData", None, {"text": f"key={KEY}"}, stream_id=1)
+    shared = len(KEY).to_bytes(2, "big") + KEY.encode() + bytes(12) + b"\x01\0\0\0\0"
+    said.send(CLIENT, 19, shared)
+    said.send(CLIENT, 20, b"\x02" + len(KEY).to_bytes(2, "big") + KEY.encode() + b"\x0d\x0e")  # broken: a finding
+    if media:
+        said.send(CLIENT, 8, b"\xaf\x00\x12\x10", stream_id=1).send(CLIENT, 8, b"\xaf\x01abcd", stream_id=1)
+    return said.bye().write(path)
+
+
+def test_no_table_contains_the_key(tmp_path: Path) -> None:
+    settings = replace(redacting(), keep_payloads=True)
+    tables = decode(planted(tmp_path / "planted.pcap"), settings=settings, tables=(*ALL_TABLES, "payloads"))
+    for table, rows in tables.items():
+        for row in rows:
+            assert KEY not in repr(row).replace("\\x", ""), table
+            assert KEY.encode().hex() not in repr(row), table
+
+
+def test_no_saved_state_contains_the_key(tmp_path: Path) -> None:
+    core, dissector = AnalysisCore(redacting(), ALL_TABLES), Dissector()
+    states = 0
+    for block in open_capture(planted(tmp_path / "planted.pcap")):
+        for packet in range(len(block)):
+            window = block.select([packet])
+            core.feed(window, dissector.segments(window), 0)
+            for found in core.open_connections(0):
+                if found.state["analysis"] is not None:
+                    shown = json.dumps(found.state["analysis"], default=str)
+                    assert KEY not in shown
+                    assert KEY.encode().hex() not in shown
+                    states += 1
+    assert states > 20
+
+
+@pytest.mark.parametrize("words", [["inspect"], ["inspect", "--json"], ["check", "--json"], ["check"]])
+def test_no_output_contains_the_key(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main([*words, str(planted(tmp_path / "planted.pcap"))])
+    printed = capsys.readouterr()
+    assert printed.out
+    assert KEY not in printed.out + printed.err
+
+
+def test_no_report_contains_the_key(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(planted(tmp_path / "planted.pcap")), "-o", str(page)]) == 0
+    assert KEY not in page.read_text()
+
+
+def test_no_packet_comment_of_a_slice_contains_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "slice.pcapng"
+    assert cli.main(["slice", str(planted(tmp_path / "planted.pcap")), "-o", str(target)]) == 0
+    comments = list(comment_options(target.read_bytes()))
+    assert len(comments) > 3
+    assert not [comment for comment in comments if KEY.encode() in comment]
+    assert KEY not in capsys.readouterr().out
+
+
+def comment_options(data: bytes) -> Iterator[bytes]:
+    """The comments of the section and of enhanced packet blocks in a little-endian pcapng (its draft, 3.5 and 4)."""
+    at = 0
+    while at < len(data):
+        kind, length = struct.unpack_from("<II", data, at)
+        option = at + (24 if kind == 0x0A0D0D0A else 28 + (int.from_bytes(data[at + 20 : at + 24], "little") + 3 & ~3))
+        while kind in (6, 0x0A0D0D0A) and option < at + length - 4:
+            code, size = struct.unpack_from("<HH", data, option)
+            if code == 1:
+                yield data[option + 4 : option + 4 + size]
+            option += 4 + (size + 3 & ~3)
+        at += length
+
+
+def test_extract_warns_that_metadata_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = planted(tmp_path / "planted.pcap", media=True), tmp_path / "planted.flv"
+    assert cli.main(["extract", str(source), "-o", str(target)]) == 0
+    printed = capsys.readouterr()
+    assert KEY.encode() in target.read_bytes()
+    assert "keeps its metadata as sent" in printed.err
+    assert KEY not in printed.out + printed.err
+    assert cli.main(["extract", str(source), "-o", str(target), "--keep-secrets"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_extract_does_not_warn_without_a_secret(
+    sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = sample_pcaps / "gst_rtmp2sink_publish_h264_aac.pcap"
+    assert cli.main(["extract", str(source), "-o", f"{tmp_path}/"]) == 0
+    assert capsys.readouterr().err == ""
