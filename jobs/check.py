@@ -1,10 +1,10 @@
-"""spark-submit --py-files dist/rtmp_spark.zip jobs/check.py ...: the arguments of `rtmp-spark check`."""
+"""`rtmp-spark check` for spark-submit: spark-submit --py-files dist/rtmp_spark.zip jobs/check.py ARGUMENTS."""
 
 from __future__ import annotations
 
 import sys
 
-from rtmp_spark.cli import main
+from rtmp_spark.jobs.command_job import run_job
 
 if __name__ == "__main__":
-    sys.exit(main(["check", *sys.argv[1:]]))
+    sys.exit(run_job("check"))

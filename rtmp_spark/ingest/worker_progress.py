@@ -1,7 +1,7 @@
-"""How far the workers of a running job are: each keeps its numbers in a small file, and the driver adds them up.
+"""Progress of the workers of a running job: each counts in a small file, and the driver adds the counts up.
 
-Spark's public API says nothing of a job under way. Where workers share no directory with the driver (a cluster), they
-write nothing, and only the phases of an ingest are told. A number that is late or lost harms nobody.
+Spark's public API reports nothing about a running job. Where workers share no directory with the driver (a cluster),
+they write nothing, and only the phases of an ingest are reported. The counts are for display only.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ BETWEEN_SECONDS = 0.5
 _NUMBERS = struct.Struct("<QQQ")
 
 
-class Done(NamedTuple):
+class WorkDone(NamedTuple):
     files: int = 0
     bytes: int = 0
     messages: int = 0
 
 
-class Pulse:
-    """The side of a worker. `directory` is the driver's; empty when nobody watches."""
+class WorkCounter:
+    """The worker's side. `directory` is the driver's; empty: count nothing."""
 
     def __init__(self, directory: str) -> None:
         self._done = [0, 0, 0]
         self._next = 0.0
         self._file = -1
         if directory:
-            with suppress(OSError):  # another machine
+            with suppress(OSError):  # the worker runs on another machine
                 self._file = os.open(f"{directory}/{uuid.uuid4().hex}", os.O_WRONLY | os.O_CREAT, 0o600)
 
     def add(self, files: int = 0, bytes: int = 0, messages: int = 0) -> None:
@@ -56,21 +56,21 @@ class Pulse:
 
     def _write(self) -> None:
         self._next = time.monotonic() + BETWEEN_SECONDS
-        with suppress(OSError):  # a full disk is told by those whose work it stops
+        with suppress(OSError):  # a full disk is reported by the work itself
             os.pwrite(self._file, _NUMBERS.pack(*self._done), 0)
 
 
-class Watch:
-    """The side of the driver: while it is open, `report` hears from time to time what was done in all."""
+class WorkWatch:
+    """The driver's side: while it is open, calls `report` twice a second with the sum of all counts."""
 
-    def __init__(self, report: Callable[[Done], None]) -> None:
+    def __init__(self, report: Callable[[WorkDone], None]) -> None:
         self._report = report
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.directory = ""
 
-    def __enter__(self) -> Watch:
-        with suppress(OSError):  # no room for numbers: nothing is told
+    def __enter__(self) -> WorkWatch:
+        with suppress(OSError):  # no room for the counts: report nothing
             self.directory = tempfile.mkdtemp(prefix="rtmp-spark-")
             self._thread.start()
         return self
@@ -81,18 +81,18 @@ class Watch:
             self._thread.join()
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def done(self) -> Done:
+    def done(self) -> WorkDone:
         sums = [0, 0, 0]
         for path in Path(self.directory).iterdir():
             with suppress(OSError, struct.error):
                 for place, more in enumerate(_NUMBERS.unpack(path.read_bytes())):
                     sums[place] += more
-        return Done(*sums)
+        return WorkDone(*sums)
 
     def _run(self) -> None:
-        before = now = Done()
+        before = now = WorkDone()
         while not self._over.wait(BETWEEN_SECONDS):
-            with suppress(OSError):  # somebody tidied up
+            with suppress(OSError):  # the directory was removed
                 now = self.done()
             if now != before:
                 self._report(now)

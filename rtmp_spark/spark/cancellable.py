@@ -1,9 +1,9 @@
-"""Work with Spark that Ctrl-C stops cleanly.
+"""Spark work that Ctrl-C stops cleanly.
 
-A call to Java that a signal breaks off leaves its connection out of step, and what follows fails with errors that mean
-nothing; a Java that is just starting is left behind. So the work, with the start of its session, runs in a thread of
-its own, which the signal does not meet: it sees its Spark jobs cancelled and `stop.is_set()`. A second Ctrl-C ends
-the process at once.
+A signal that interrupts a call to Java leaves the connection to Java out of step, and later calls fail with unrelated
+errors; a Java that is just starting would keep running. So the work, including the start of its session, runs in a
+thread of its own, which does not receive the signal: its Spark jobs are cancelled and `stop.is_set()` is true. A second
+Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from contextlib import suppress
 from types import FrameType
 from typing import Generic, TypeVar
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 
 
 class Stop(threading.Event):
-    """Set when the work shall end; who starts a session for it says so in `spark`."""
+    """Set when the work must end. The caller that starts a session stores it in `spark`."""
 
     spark: SparkSession | None = None
 
     def cancel_jobs(self) -> None:
         if self.spark is None:
             return
-        with suppress(Exception):  # the session may be at its end already
-            try:
-                self.spark.sparkContext.cancelAllJobs()
-            except PySparkException:  # Spark Connect knows no context, and has its own word
-                self.spark.interruptAll()
+        with suppress(Exception):  # the session may have ended already
+            self.spark.interruptAll()
 
 
 class Stopped(KeyboardInterrupt):
-    """Somebody wanted the ingest to end. `landed` says whether it had committed."""
+    """The ingest was stopped by Ctrl-C. `landed`: it had published all its rows before; else `done` of its rounds."""
 
-    def __init__(self, landed: bool) -> None:
-        what = "all of this ingest landed" if landed else "nothing of this ingest landed"
-        super().__init__(f"Stopped: {what}. Run it again to go on.")
+    def __init__(self, landed: bool, done: int = 0, rounds: int = 0) -> None:
+        text = "this ingest was published."
+        if not landed:
+            text = f"{done} of {rounds} rounds were published." if done else "nothing was published."
+            text += " Run it again to continue."
+        super().__init__(f"Stopped: {text}")
         self.landed = landed
 
 
@@ -69,9 +68,9 @@ class _Work(threading.Thread, Generic[Result]):
 
 
 def run_stoppable(stop: Stop, work: Callable[[], Result]) -> Result:
-    """What `work` gives or raises. After Ctrl-C `stop` is set, and its Spark jobs are cancelled until it ends.
+    """Returns what `work` returns. Ctrl-C sets `stop` and cancels the Spark jobs of `work` until it ends.
 
-    Whatever fails then is a KeyboardInterrupt.
+    An error of `work` after Ctrl-C becomes a KeyboardInterrupt.
     """
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:

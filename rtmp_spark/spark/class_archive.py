@@ -1,9 +1,10 @@
-"""A class-data archive that halves the time to the first write of a local session (200 MB in the cache directory).
+"""A class-data archive that shortens the start of a local session (200 MB in the cache directory).
 
-Nobody waits for it: a session that has none starts without, and when its process ends another one makes the archive in
-the background, at the lowest priority, for the sessions to come. One at a time, by a lock that dies with its holder; an
-archive appears under its name only when it is whole. It is tied to the Java and the class path; of those that are not
-used any more the oldest go. RTMP_SPARK_CLASS_ARCHIVE=0 does without.
+No caller waits for it: a session without an archive starts without it, and when its process ends, a background process
+of the lowest priority creates the archive for later sessions. A file lock, which the kernel frees when its holder dies,
+lets one process do so at a time, and an archive gets its final name only when it is complete. An archive belongs to one
+Java and one class path; of archives that are no longer used the oldest are deleted. RTMP_SPARK_CLASS_ARCHIVE=0 turns
+all of this off.
 """
 
 from __future__ import annotations
@@ -12,29 +13,26 @@ import atexit
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from .jars import cache_directory, check_java, delta_jars
+from .jars import cache_directory, check_java
 
 VARIABLE = "RTMP_SPARK_CLASS_ARCHIVE"
-KEPT = 3  # archives: of other Java versions, other environments
-_SECONDS = 600
+KEPT = 3  # archives, for other Java versions and other environments
+SECONDS = 600
 _planned: set[Path] = set()
 
 
 def java_options(jars: list[Path]) -> list[str]:
-    """Options that use the archive, none when it is not there yet (then it will be, after this process)."""
+    """The options that use the archive; none if it does not exist yet, but then it is created after this process."""
     if os.environ.get(VARIABLE, "1") == "0":
         return []
-    archive = _path(jars)
+    archive = archive_path(jars)
     if not _is_whole(archive):
-        if archive not in _planned and not _hopeless(archive).exists():
+        if archive not in _planned and not _impossible(archive).exists():
             _planned.add(archive)
             atexit.register(_make_later, archive)
         return []
@@ -43,21 +41,13 @@ def java_options(jars: list[Path]) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
-def make_now() -> None:
-    """Make the archive and wait for it: for who will start many sessions."""
-    from .session import local_settings
-
-    local_settings(small=True)  # chooses the Java
-    make(str(_path(delta_jars())))
-
-
 def forget(jars: list[Path]) -> None:
-    """Remove an archive that a session did not start with; the next one is made anew."""
+    """Delete an archive with which a session did not start."""
     with suppress(OSError):
-        _path(jars).unlink()
+        archive_path(jars).unlink()
 
 
-def _path(jars: list[Path]) -> Path:
+def archive_path(jars: list[Path]) -> Path:
     import pyspark
 
     home = os.environ.get("JAVA_HOME")
@@ -66,8 +56,8 @@ def _path(jars: list[Path]) -> Path:
     return cache_directory() / f"classes-{key.hexdigest()[:12]}.jsa"
 
 
-def _hopeless(archive: Path) -> Path:
-    """Says that this Java was asked and cannot."""
+def _impossible(archive: Path) -> Path:
+    """A file whose existence means that this Java cannot create an archive."""
     return archive.with_suffix(".none")
 
 
@@ -88,7 +78,7 @@ def _make_later(archive: Path) -> None:
 
 
 def make(name: str) -> None:
-    """Make the archive, unless it is there or somebody else is at it; sweep what earlier ones left."""
+    """Create the archive unless it exists or another process is creating it; delete leftovers of earlier ones."""
     archive = Path(name)
     with open(archive.with_name("classes.lock"), "a") as lock:
         try:
@@ -99,62 +89,28 @@ def make(name: str) -> None:
         if _is_whole(archive):
             return
         growing = archive.with_suffix(".growing")
-        run = [sys.executable, "-c", f"from rtmp_spark.spark.class_archive import warm_up; warm_up({str(growing)!r})"]
+        run = [
+            sys.executable,
+            "-c",
+            f"from rtmp_spark.spark.class_archive_warm_up import warm_up; warm_up({str(growing)!r})",
+        ]
         without = os.environ | {VARIABLE: "0"}
         try:
-            subprocess.run(run, env=without, capture_output=True, timeout=_SECONDS, check=False)
+            # Java inherits the pipes of its output, so this returns when Java has ended too.
+            subprocess.run(run, env=without, capture_output=True, timeout=SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):
-            return  # another day, on a quieter machine
+            return  # a later session tries again
         if growing.exists() and growing.stat().st_size:
             growing.replace(archive)
         else:
-            _hopeless(archive).touch()
+            _impossible(archive).touch()
 
 
 def _sweep(archive: Path) -> None:
-    """Under the lock: what is not a whole archive is a dead one's, and of many archives the latest used stay."""
+    """Under the lock: delete incomplete archives, whose creator died, and all but the last used archives."""
     files = list(archive.parent.glob("classes-*"))
     whole = [f for f in files if _is_whole(f)]
     old = sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)[KEPT:]
-    for file in {*files} - {*whole} - {_hopeless(archive)} | {*old}:
+    for file in {*files} - {*whole} - {_impossible(archive)} | {*old}:
         with suppress(OSError):
             file.unlink()
-
-
-def warm_up(archive: str) -> None:
-    """Start a session that archives its classes when its Java ends, and use what an ingest uses."""
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from .session import local_settings
-
-    settings = local_settings(small=True) | {"spark.master": "local[2]"}
-    settings["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={archive}"
-    builder: Any = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
-    java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
-    directory = tempfile.mkdtemp()
-    try:
-        table = f"delta.`{directory}/t`"
-        spark.sql(
-            f"CREATE TABLE {table} (uid STRING COMMENT 'x', ts TIMESTAMP, n BIGINT, a ARRAY<STRING>) USING DELTA "
-            "CLUSTER BY (uid, ts) TBLPROPERTIES ('delta.enableDeletionVectors'='false')"
-        )
-        rows = pa.table(
-            {"uid": ["a", "b"], "n": pa.array([1, 2], pa.int64()), "a": pa.array([["x"], None], pa.list_(pa.string()))}
-        )
-        frame = spark.createDataFrame(rows).selectExpr("uid", "timestamp_micros(n) AS ts", "n", "a")
-        frame.write.format("delta").mode("append").save(f"{directory}/t")
-        staged = frame.repartition(2).mapInArrow(lambda batches: batches, frame.schema)
-        staged.write.option("compression", "uncompressed").parquet(f"{directory}/s")
-        spark.read.parquet(f"{directory}/s").write.format("delta").mode("append").save(f"{directory}/t")
-        spark.sql(f"MERGE INTO {table} t USING (SELECT 'a' AS uid) s ON t.uid = s.uid WHEN MATCHED THEN DELETE")
-        spark.sql(f"DELETE FROM {table} WHERE n > 5")
-        spark.read.format("delta").load(f"{directory}/t").where("n < 3").toArrow()
-        spark.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    java.stdin.close()  # it ends by that, and writes the archive
-    java.wait(_SECONDS)

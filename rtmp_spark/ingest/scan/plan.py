@@ -1,8 +1,8 @@
-"""The plan of an ingest: which files are new, how they are cut, which connections are decoded together.
+"""The plan of an ingest: how files are split, in which order they are decoded, which connections share a bucket.
 
-Runs on the driver over descriptions, never over packets. Files are ordered by the time of their first packet and
-numbered on from the lake's last; index groups are spread over buckets by their bytes, kept together where they
-share a file that can only be read whole, or a file at all while there are enough of them.
+Pure functions over descriptions of files, run on the driver. Captures are numbered in order of their first packets,
+after the last number of the lake. Groups are spread over buckets by weight; as long as buckets stay even, groups that
+share files stay together.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
 
-from .decode import FilePlan, SplitPlan
-from .paths import CaptureFile
-from .scan import About, Split, fits, is_plain_pcap, joined, unreadable
-from .sets import Sets
+from rtmp_spark.capture.files.file_facts import FileFacts
+from rtmp_spark.ingest.captures.capture_paths import CaptureFile
+from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.decode.decode_plan import FilePlan, SplitPlan
+from rtmp_spark.ingest.scan.disjoint_sets import DisjointSets
+from rtmp_spark.ingest.scan.split_scan import Split, SplitScan, fits, joined
 
 TASK_BYTES = 64 << 20
 TASK_FILES = 500
-HEAVY_BYTES = 256 << 20  # on less a second process saves no more than its start takes
-BUCKET_BYTES = 2 << 30  # of payload, when there is more than the cores can share; each bucket reads its files again
+HEAVY_BYTES = 256 << 20  # below this, starting a helper process takes longer than it saves
+BUCKET_BYTES = 2 << 30  # of payload in one bucket at most
+SORTED_FROM = 15  # buckets; with fewer, reading a plain pcap several times costs less than writing a copy of it
 
 
 @dataclass
@@ -27,9 +30,8 @@ class Scanned:
     """One file after the first pass."""
 
     file: CaptureFile
-    about: About
-    splits: list[tuple[Split, About]]
-    whole: bool
+    about: FileFacts
+    splits: list[tuple[Split, SplitScan]]
     number: int = -1
     duplicate: bool = False
 
@@ -39,22 +41,26 @@ class Scanned:
         return first is None, first or 0, self.file.path
 
 
-def cut(files: Sequence[CaptureFile], split_bytes: int) -> list[Split]:
-    """Byte ranges of the plain pcaps that are worth it; everything else in one piece."""
+def split_count(probed: ProbedFile, split_bytes: int) -> int:
+    return -(-probed.file.size_bytes // split_bytes) if probed.can_be_cut else 1
+
+
+def cut_into_splits(files: Iterable[ProbedFile], split_bytes: int) -> list[Split]:
+    """Byte ranges of uncompressed captures; every other file is one split."""
     splits: list[Split] = []
-    for file in files:
-        size = file.size_bytes
-        if size > 0 and is_plain_pcap(file.path):
+    for probed in files:
+        file, size = probed.file, probed.file.size_bytes
+        if probed.can_be_cut:
             for start in range(0, size, split_bytes):
                 end = min(start + split_bytes, size)
-                splits.append(Split(len(splits), file.path, start, end, size))
+                splits.append(Split(len(splits), file.path, start, end, size, file.modified_ns, probed.format or ""))
         else:
-            splits.append(Split(len(splits), file.path, 0, 0, size))
+            splits.append(Split(len(splits), file.path, 0, 0, size, file.modified_ns))
     return splits
 
 
-def pack(splits: Iterable[Split]) -> list[list[Split]]:
-    """Small splits share a task: a Python task costs as much as a few megabytes."""
+def pack_into_tasks(splits: Iterable[Split]) -> list[list[Split]]:
+    """Small splits share a task: starting a Python task costs as much as scanning a few megabytes."""
     tasks: list[list[Split]] = []
     room = 0
     for split in splits:
@@ -67,35 +73,32 @@ def pack(splits: Iterable[Split]) -> list[list[Split]]:
     return tasks
 
 
-def judge(
-    files: Sequence[CaptureFile], splits: Sequence[Split], abouts: Mapping[int, About]
+def combine_scans(
+    files: Sequence[CaptureFile], splits: Sequence[Split], scans: Mapping[int, SplitScan]
 ) -> tuple[list[Scanned], list[CaptureFile]]:
-    """Files whose scan is good, and those that must be scanned again as a whole."""
-    by_path: dict[str, list[tuple[Split, About]]] = {}
+    """Files whose splits fit together, and files that must be scanned again as a whole."""
+    by_path: dict[str, list[tuple[Split, SplitScan]]] = {}
     for split in splits:
-        by_path.setdefault(split.path, []).append((split, abouts[split.split_id]))
+        by_path.setdefault(split.path, []).append((split, scans[split.split_id]))
     good: list[Scanned] = []
     again: list[CaptureFile] = []
     for file in files:
         parts = by_path[file.path]
         if parts[0][0].end == 0:
-            about = parts[0][1]
-            unreadable(about)
-            good.append(Scanned(file, about, parts, whole=True))
-        elif fits([about for _, about in parts]):
-            about = joined([about for _, about in parts], file.size_bytes)
-            unreadable(about)
-            good.append(Scanned(file, about, parts, whole=False))
+            good.append(Scanned(file, parts[0][1].facts, parts))
+        elif fits([scan for _, scan in parts]):
+            facts = joined([scan for _, scan in parts], file.size_bytes)
+            good.append(Scanned(file, facts, parts))
         else:
             again.append(file)
     return good, again
 
 
-def number(
+def number_captures(
     scanned: list[Scanned], known: Iterable[str], first: int, failed: Collection[tuple[object, ...]] = ()
 ) -> None:
-    """Give new captures their numbers in the order of time; content that is known already gets none, nor do files that
-    `failed` before as they are now (path, size, time in microseconds and reason)."""
+    """Number new captures in order of time. Known content gets no number, nor does a file that failed before in the
+    same state (`failed`: path, size, modification time in microseconds, reason)."""
     seen = set(known)
     for item in sorted(scanned, key=lambda s: s.order):
         capture_id = item.about.capture_id
@@ -112,49 +115,60 @@ def number(
         first += 1
 
 
-def split_plans(scanned: Iterable[Scanned]) -> dict[int, SplitPlan]:
+def split_plans(scanned: Sequence[Scanned], next_head_ns: int | None = None) -> dict[int, SplitPlan]:
+    """`scanned` in the order of their numbers; `next_head_ns`: the first packet of the files of later rounds."""
     plans: dict[int, SplitPlan] = {}
-    for item in scanned:
+    heads = [item.about.ts_head_ns for item in scanned[1:]]
+    for item, head_ns in zip(scanned, [*heads, None]):
         if item.number < 0 or item.about.capture_id is None:
             continue
-        file = FilePlan(item.number, item.file.path, item.about.capture_id, item.whole)
+        file = FilePlan(
+            item.number,
+            item.file.path,
+            item.about.capture_id,
+            item.file.size_bytes,
+            item.file.modified_ns,
+            next_head_ns if head_ns is None else head_ns,
+        )
         frames = 0
-        for split, about in item.splits:
-            plans[split.split_id] = SplitPlan(file, split.start, frames)
-            frames += about.packets
+        for split, scan in item.splits:
+            plans[split.split_id] = SplitPlan(file, split.start, frames, scan.staged, scan.is_copy)
+            frames += scan.facts.packets
     return plans
+
+
+def is_sorted(size_bytes: int, cores: int) -> bool:
+    """Whether sorted copies pay for plain pcap files of this size."""
+    return size_bytes >= cores * TASK_BYTES and max(cores, size_bytes // BUCKET_BYTES) >= SORTED_FROM
 
 
 @dataclass
 class Buckets:
-    """Which group is decoded where."""
+    """The bucket of each group."""
 
     of_group: dict[int, int] = field(default_factory=dict)
     count: int = 0
-    heavy: frozenset[int] = frozenset()  # buckets that others would wait for
+    heavy: frozenset[int] = frozenset()  # buckets so large that all others would wait for them
 
     @property
     def groups(self) -> frozenset[int]:
         return frozenset(self.of_group)
 
 
-def assign(
-    weights: Mapping[int, int],
-    bound: Iterable[Sequence[int]],
-    together: Iterable[Sequence[int]],
-    near: Iterable[Sequence[int]],
-    cores: int,
+def assign_buckets(
+    weights: Mapping[int, int], bound: Iterable[Sequence[int]], near: Iterable[Sequence[int]], cores: int
 ) -> Buckets:
-    """Groups to buckets, heaviest first into the lightest. `bound` groups stay together whatever they weigh, `together`
-    (they share a whole file) unless that is too much for one bucket, `near` (they share files) where buckets stay even.
+    """Assign groups to buckets, the heaviest first, each to the lightest bucket.
+
+    Groups in `bound` always share a bucket; groups in `near` (they share files) do while buckets stay even.
     """
     total = sum(weights.values())
-    rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # full ones, so that no core waits for the last bucket
+    rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # whole rounds, so that no core is idle in the last one
     count = max(1, min(len(weights), rounds * cores))
     most = total // count + 1
-    sets = Sets(weights)
+    sets = DisjointSets(weights)
     load = dict(weights)
-    for limit, wanted in ((total, bound), (most, together), (most // 4, near)):
+    for limit, wanted in ((total, bound), (most // 4, near)):
         for groups in wanted:
             roots = sorted({sets.root(g) for g in groups})
             if len(roots) > 1 and sum(load[r] for r in roots) <= limit:

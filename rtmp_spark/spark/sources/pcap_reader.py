@@ -1,40 +1,26 @@
-"""`format("pcap")` for `spark.read` and `spark.readStream`: the packets of captures as rows, read in byte ranges.
-
-    register(spark)
-    spark.read.format("pcap").load("day/*.pcap").where("dport = 1935")
-    CREATE TEMPORARY VIEW packets USING pcap OPTIONS (path 'day.pcap')
-    spark.readStream.format("pcap").load("captures")  # as files are closed: packet_stream.py
-
-Classic uncompressed pcaps are cut into ranges (option `splitSize`, bytes, default 64 MB; 0 keeps files whole);
-others are one partition each. `frame` is known where a file is read in one piece, `record_offset` wherever there
-are ranges to cut. Payload bytes come only with option `payload` = true. It reassembles and decodes nothing.
-"""
+"""Packets of captures as Arrow batches: partitions, columns and options of `format("pcap")`."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rtmp_spark.codec.errors import CaptureError, UserError
+from rtmp_spark.codec.errors import CaptureError
+from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures, open_file
+from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.options import SPLIT_BYTES
 
-from .paths import CaptureFile, list_captures, open_file
-from .scan import is_plain_pcap
-from .tables import spark_schema
+from .source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from rtmp_spark.capture.packet_block import PacketBlock
 
-    from rtmp_spark.capture.block import PacketBlock
-
-SPLIT_BYTES = 64 << 20
 ROWS = 32_768  # per Arrow batch
 
 _PACKETS = pa.schema(
@@ -48,6 +34,7 @@ _PACKETS = pa.schema(
         pa.field("origlen", pa.int32()),
         pa.field("link_type", pa.int32()),
         pa.field("vlan", pa.int32()),
+        pa.field("ip_id", pa.int32()),
         pa.field("src", pa.string()),
         pa.field("sport", pa.int32()),
         pa.field("dst", pa.string()),
@@ -56,11 +43,19 @@ _PACKETS = pa.schema(
         pa.field("ack", pa.int64()),
         pa.field("flags", pa.int32()),
         pa.field("window", pa.int32()),
+        pa.field("window_scale", pa.int32()),
         pa.field("payload_length", pa.int32()),
         pa.field("payload_missing", pa.int32()),
     ]
 )
-_PAYLOAD = pa.field("payload", pa.binary())
+_FILES = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("modified_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+_BYTES = (pa.field("tcp_header", pa.binary()), pa.field("payload", pa.binary()))
 
 
 @dataclass
@@ -75,59 +70,38 @@ class PacketRange(InputPartition):
         self.path, self.start, self.end, self.whole = path, start, end, whole
 
 
-class PcapDataSource(DataSource):
-    """The data source behind the name `pcap`."""
+class FileList(InputPartition):
+    """The files themselves, with the option `filesOnly`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "pcap"
-
-    def schema(self) -> StructType:
-        return spark_schema(packet_schema(self.options))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return PcapReader(dict(self.options))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from .packet_stream import PcapStreamReader  # most sessions read no stream
-
-        return PcapStreamReader(dict(self.options))
+    def __init__(self, files: Sequence[CaptureFile]) -> None:
+        super().__init__(tuple(files))
+        self.files = files
 
 
-def packet_schema(options: Mapping[str, str]) -> pa.Schema:
-    return _PACKETS.append(_PAYLOAD) if _is_on(options, "payload") else _PACKETS
-
-
-def _is_on(options: Mapping[str, str], name: str) -> bool:
-    return str(options.get(name, "false")).lower() in ("true", "1", "yes")
-
-
-def number(options: Mapping[str, str], name: str, default: int, remedy: str) -> int:
-    """An option; Spark hands their names over in lower case."""
-    given = options.get(name) or options.get(name.lower()) or str(default)
-    if not given.isdecimal():
-        raise UserError(f"The option {name} is {given!r}.", remedy)
-    return int(given)
+def packet_schema(options: SourceOptions) -> pa.Schema:
+    if options.is_on("filesOnly"):
+        return _FILES
+    return pa.schema([*_PACKETS, *_BYTES]) if options.is_on("payload") else _PACKETS
 
 
 class PcapReader(DataSourceReader):
-    def __init__(self, options: dict[str, str]) -> None:
-        self.payload = _is_on(options, "payload")
+    def __init__(self, options: SourceOptions) -> None:
+        self.payload = options.is_on("payload")
+        self.files_only = options.is_on("filesOnly")
         self.schema = packet_schema(options)
-        self.split_bytes = number(options, "splitSize", SPLIT_BYTES, "Give a number of bytes; 0 keeps files whole.")
-        given = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
-        if not given:
-            raise UserError("No capture was named.", 'Give one: spark.read.format("pcap").load(path).')
-        self.paths: list[str] = given
+        self.split_bytes = options.number("splitSize", SPLIT_BYTES, "Give a number of bytes; 0 keeps files whole.")
+        self.paths = options.paths("pcap")
 
     def partitions(self) -> list[InputPartition]:
         return self.ranges(list_captures(self.paths))
 
     def ranges(self, files: Iterable[CaptureFile]) -> list[InputPartition]:
+        if self.files_only:
+            return [FileList(list(files))]
         ranges: list[InputPartition] = []
         for file in files:
             size = file.size_bytes
-            if not is_plain_pcap(file.path):
+            if not probe(file).is_plain_pcap:
                 ranges.append(PacketRange(file.path, 0, 0, whole=True))
                 continue
             step = self.split_bytes or size
@@ -136,23 +110,36 @@ class PcapReader(DataSourceReader):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, PacketRange):  # an empty list of partitions arrives as one without a value
+        if not isinstance(
+            partition, (PacketRange, FileList)
+        ):  # Spark turns an empty list of partitions into one without a value
             return
         try:
-            yield from self.packets(partition)
+            yield from self.rows(partition)
         except CaptureError as error:
+            assert isinstance(partition, PacketRange)
             raise ValueError(f"{partition.path}: {error.detail}") from None
 
+    def rows(self, partition: PacketRange | FileList) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, FileList):
+            rows = [
+                {"path": shown(file.path), "size_bytes": file.size_bytes, "modified_at": file.modified_ns // 1000}
+                for file in partition.files
+            ]
+            yield pa.RecordBatch.from_pylist(rows, _FILES)
+        else:
+            yield from self.packets(partition)
+
     def packets(self, partition: PacketRange) -> Iterator[pa.RecordBatch]:
-        from rtmp_spark.capture.packet import Dissector
+        from rtmp_spark.capture.packets.dissector import Dissector
 
         dissector = Dissector()
-        shown = partition.path.encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8, text is
+        path = shown(partition.path)
         with open_file(partition.path) as file:
             for block, offsets in _blocks(file, partition):
                 columns = _columns(block, dissector, self.payload)
                 count = len(block)
-                columns["path"] = pa.array([shown], pa.string()).take(pa.array(np.zeros(count, np.int64)))
+                columns["path"] = pa.array([path], pa.string()).take(pa.array(np.zeros(count, np.int64)))
                 columns["record_offset"] = pa.nulls(count, pa.int64()) if offsets is None else pa.array(offsets)
                 if not partition.whole:
                     columns["frame"] = pa.nulls(count, pa.int64())
@@ -161,10 +148,16 @@ class PcapReader(DataSourceReader):
                     yield batch.slice(start, ROWS)
 
 
+def shown(path: str) -> str:
+    """A file name need not be UTF-8, a column must be."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
-    """Windows of packets, and where in the file each record stands if that can be told."""
-    from rtmp_spark.capture.files import open_capture, read_range
-    from rtmp_spark.capture.pcap import FILE_HEADER_BYTES, parse_header
+    """Windows of packets, and the file offset of each record where it is known."""
+    from rtmp_spark.capture.files.byte_range import read_range
+    from rtmp_spark.capture.files.open_capture import open_capture
+    from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
 
     if not partition.end:
         for block in open_capture(file):
@@ -192,11 +185,13 @@ def _columns(block: PacketBlock, dissector: Any, payload: bool) -> dict[str, pa.
     row = np.searchsorted(block.frame, segments.frame)
     place = np.full(count, -1, np.int64)
     place[row] = np.arange(len(segments))
-    where = pa.array(place, mask=place < 0)  # the segment of each packet; null for what is no TCP
+    where = pa.array(place, mask=place < 0)  # the segment of each packet; null if it is not TCP
     columns["src"] = pa.array(_addresses(segments.src), pa.string()).take(where)
     columns["dst"] = pa.array(_addresses(segments.dst), pa.string()).take(where)
     columns["vlan"] = pa.array(segments.vlan, mask=segments.vlan < 0).take(where)
+    columns["window_scale"] = pa.array(segments.wscale, mask=segments.wscale < 0).take(where)
     for name, values in (
+        ("ip_id", segments.ip_id),
         ("sport", segments.sport),
         ("dport", segments.dport),
         ("seq", segments.seq),
@@ -209,8 +204,11 @@ def _columns(block: PacketBlock, dissector: Any, payload: bool) -> dict[str, pa.
         columns[name] = pa.array(values).take(where)
     if payload:
         data = segments.data
-        parts = [data[s : s + n] for s, n in zip(segments.start.tolist(), segments.length.tolist())]
-        columns["payload"] = pa.array(parts, pa.binary()).take(where)
+        starts, lengths = segments.start.tolist(), segments.length.tolist()
+        headers = [data[at:start] for at, start in zip(segments.header.tolist(), starts)]
+        payloads = [data[start : start + length] for start, length in zip(starts, lengths)]
+        columns["tcp_header"] = pa.array(headers, pa.binary()).take(where)
+        columns["payload"] = pa.array(payloads, pa.binary()).take(where)
     return columns
 
 
@@ -224,8 +222,3 @@ def _addresses(packed: Any) -> list[str]:
         address = ipaddress.IPv6Address(bytes(raw))
         texts.append(str(address.ipv4_mapped or address))
     return [texts[i] for i in index.tolist()]
-
-
-def register(spark: SparkSession) -> None:
-    """Make `format("pcap")` known to this session."""
-    spark.dataSource.register(PcapDataSource)

@@ -1,4 +1,4 @@
-"""Which connections of a lake captures that come late hold parts of."""
+"""Which connections of a lake have parts in captures that arrive late."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from kit.in_process_ingest import ingest_in_process, lake_rows
 
-from rtmp_spark.spark import Lake, ingest
-from rtmp_spark.spark.late import found_late
+from rtmp_spark.ingest.captures.late_captures import found_late
 
 SECOND, HOUR = 1_000_000_000, 3_600_000_000_000
 CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 1935)
@@ -43,13 +42,13 @@ def test_by_endpoints_and_times(first: int, last: int, of_it: dict[str, Any], fo
     )
 
 
-def test_a_part_of_a_connection_that_is_over(spark: SparkSession, sample_pcaps: Path, tmp_path: Path) -> None:
-    """No state of it is left, for something came hours later; in the order of time nothing is late."""
-    lake = str(tmp_path / "lake")
-    first, *rest = sorted(map(str, sample_pcaps.glob("rotated_*_0?.pcap")))
-    later = str(sample_pcaps / "rtmps_tls12_ffmpeg_publish.pcap")
-    assert ingest(spark, [*rest, later], lake).late == []
-    (connection,) = Lake(spark, lake).connections.where("midstream").collect()
-    assert connection["uid"] not in [row["uid"] for row in Lake(spark, lake).open_flows.collect()]
-    (told,) = ingest(spark, [first], lake).late
-    assert told == f"a part of {connection['uid']}; its rows stand apart until this is ingested again with --redo"
+def test_a_part_of_a_connection_that_is_over(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Its state was dropped when a capture of hours later was ingested; captures in order of time are never late."""
+    lake = tmp_path / "lake"
+    first, *rest = sorted(sample_pcaps.glob("rotated_*_0?.pcap"))
+    later = sample_pcaps / "rtmps_tls12_ffmpeg_publish.pcap"
+    assert ingest_in_process(lake, [*rest, later]).late == []
+    (joined,) = (row for row in lake_rows(lake, "connections") if row["midstream"])
+    assert joined["uid"] not in [row["uid"] for row in lake_rows(lake, "open_flows")]
+    (warning,) = ingest_in_process(lake, [first]).late
+    assert warning.startswith(f"a part of {joined['uid']};") and "--redo" in warning

@@ -1,4 +1,4 @@
-"""What only several connections together show, in a lake: the same as one recording of everything tells."""
+"""Rules across connections give the same rows in a lake as in one recording of all captures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import rewrite
-from pyspark.sql import SparkSession
-from rewrite import Packet, Talk
+from kit import capture_rewriting
+from kit.capture_rewriting import Packet, Talk
+from kit.in_process_ingest import ingest_in_process, lake_rows
 
-from rtmp_spark.capture.recording import ALL_TABLES, Recording
+from rtmp_spark.analysis.recording import ALL_TABLES, Recording
 from rtmp_spark.codec.command import dump_command
 from rtmp_spark.codec.encoder import RtmpEncoder
 from rtmp_spark.codec.message import COMMAND_AMF0, Message
-from rtmp_spark.forensics.deliveries import Deliveries
-from rtmp_spark.forensics.hindsight import judge_together
-from rtmp_spark.spark import Lake, ingest
-from rtmp_spark.spark.decode import Options
+from rtmp_spark.ingest.options import IngestOptions
 
 SECOND = 1_000_000_000
 TABLES = ("streams", "deliveries", "findings")
@@ -36,13 +33,13 @@ def moved(packets: Sequence[Packet], seconds: float, port: int) -> list[Packet]:
 
 
 def one_round(start_ns: int, port: int, let_in: bool) -> list[Packet]:
-    """One round of Adobe's authentication: the client asks, the server lets it in, or wants credentials and closes."""
+    """One round of Adobe authentication: the server accepts connect, or requests credentials and closes."""
     zeros = bytes(1536)
     asked = dump_command("connect", 1.0, {"app": "live", "tcUrl": "rtmp://10.0.0.2/live"})
-    told = {"level": "error", "code": "NetConnection.Connect.Rejected", "description": "[ authmod=adobe ] needauth"}
+    status = {"level": "error", "code": "NetConnection.Connect.Rejected", "description": "[ authmod=adobe ] needauth"}
     if let_in:
-        told = {"level": "status", "code": "NetConnection.Connect.Success"}
-    answer = dump_command("_result" if let_in else "_error", 1.0, None, told)
+        status = {"level": "status", "code": "NetConnection.Connect.Success"}
+    answer = dump_command("_result" if let_in else "_error", 1.0, None, status)
 
     def sent(payload: bytes) -> bytes:
         return RtmpEncoder().send(Message(3, 0, COMMAND_AMF0, 0, payload))
@@ -54,12 +51,12 @@ def one_round(start_ns: int, port: int, let_in: bool) -> list[Packet]:
 
 @pytest.fixture(scope="module")
 def captures(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """In the order of time: a publisher and its player, cut in two; tries that end after equal times; two publishers of
-    one name at once; an authentication, let in at the third round; shortly after it the same client again."""
-    quick = rewrite.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
+    """In the order of time: a publisher and its player, cut in two; attempts of equal duration; two publishers of
+    one name at once; an authentication, accepted in the third round; then the same client again."""
+    quick = capture_rewriting.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
     published = [replace(p, ts_ns=quick[0].ts_ns + 4 * (p.ts_ns - quick[0].ts_ns)) for p in quick]  # over 2 s
     length = (published[-1].ts_ns - published[0].ts_ns) / SECOND
-    relayed = rewrite.read(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")
+    relayed = capture_rewriting.read(sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap")
     later = (relayed[-1].ts_ns - published[0].ts_ns) / SECOND + 1000
     tries = [moved(published, later + n * (length + 5), 50_000 + n) for n in range(3)]
     both = [moved(published, later + 1000 + n, 51_000 + n) for n in range(2)]
@@ -76,58 +73,58 @@ def captures(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> li
     paths = [directory / f"{number}.pcap" for number in range(len(files))]
     for path, packets in zip(paths, files):
         ordered = sorted(packets, key=lambda p: p.ts_ns)
-        path.write_bytes(rewrite.pcap(rewrite.build(ordered)))
+        path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(ordered)))
     return paths
 
 
-def of_a_lake(spark: SparkSession, lake: Path) -> Rows:
-    found = Lake(spark, str(lake))
-    tables = {name: found.table(name).drop("ingest_id").toArrow().to_pylist() for name in TABLES}
-    return {name: sorted(map(repr, rows)) for name, rows in tables.items()}
+def of_a_lake(lake: Path) -> Rows:
+    return {
+        name: sorted(repr({k: v for k, v in row.items() if k != "ingest_id"}) for row in lake_rows(lake, name))
+        for name in TABLES
+    }
 
 
 @pytest.fixture(scope="module")
 def expected(captures: list[Path]) -> Rows:
-    """As `inspect` tells it, of all files as one recording."""
-    settings = replace(Options().settings(), hindsight=judge_together, deliveries=Deliveries)
+    """The rows of `inspect` for all files as one recording."""
+    settings = replace(IngestOptions().settings(), rules_across_connections=True)
     rows: Rows = {name: [] for name in TABLES}
     for table, batch in Recording(map(str, captures), settings, (*ALL_TABLES, "deliveries")).batches():
         if table in rows:
             rows[table] += [repr(row) for row in batch.drop_columns(["ingest_id"]).to_pylist()]
-    told = "".join(rows["findings"])
+    texts = "".join(rows["findings"])
     assert len(rows["deliveries"]) == 1
-    assert told.count("4 times in a row") == told.count("was publishing this name already") == 1
-    assert told.count("; it goes on in C") == 2
+    assert texts.count("4 times in a row") == texts.count("was already publishing this name") == 1
+    assert texts.count("; the authentication continues in connection C") == 2
     return {name: sorted(found) for name, found in rows.items()}
 
 
-def run(spark: SparkSession, lake: Path, *batches: Sequence[Path], sensor: str = "") -> None:
+def run(lake: Path, *batches: Sequence[Path], sensor: str = "") -> None:
     for paths in batches:
-        ingest(spark, map(str, paths), str(lake), keep_secrets=True, sensor=sensor)
+        ingest_in_process(lake, paths, keep_secrets=True, sensor=sensor)
 
 
-def test_all_at_once(spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path) -> None:
-    run(spark, tmp_path / "lake", captures)
-    assert of_a_lake(spark, tmp_path / "lake") == expected
+def test_all_at_once(captures: list[Path], expected: Rows, tmp_path: Path) -> None:
+    run(tmp_path / "lake", captures)
+    assert of_a_lake(tmp_path / "lake") == expected
 
 
-def test_one_by_one_and_another_sensor(
-    spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path
-) -> None:
+def test_one_by_one_and_another_sensor(captures: list[Path], expected: Rows, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    run(spark, lake, *([path] for path in captures))
-    assert of_a_lake(spark, lake) == expected
-    run(spark, lake, captures[2:3], sensor="elsewhere")  # the same tries, seen at another place, are no more tries
-    again = of_a_lake(spark, lake)
+    run(lake, *([path] for path in captures))
+    assert of_a_lake(lake) == expected
+    run(lake, captures[2:3], sensor="elsewhere")  # the same tries, seen at another place, are no more tries
+    again = of_a_lake(lake)
     assert all(set(expected[name]) <= set(again[name]) for name in TABLES)
     assert len(again["findings"]) > len(expected["findings"])
     assert sum("times in a row" in row for row in again["findings"]) == 1
-    elsewhere = Lake(spark, str(lake)).streams.where("attempt_no = 1 AND name IS NOT NULL").count()
+    streams = lake_rows(lake, "streams")
+    elsewhere = sum(row["attempt_no"] == 1 and row["name"] is not None for row in streams)
     assert elsewhere == sum("'attempt_no': 1," in row for row in expected["streams"]) + 1
 
 
-def test_the_last_first(spark: SparkSession, captures: list[Path], expected: Rows, tmp_path: Path) -> None:
-    """What changes by a later ingest are connections of an earlier one."""
+def test_the_last_first(captures: list[Path], expected: Rows, tmp_path: Path) -> None:
+    """The later ingest changes rows of connections of an earlier one."""
     lake = tmp_path / "lake"
-    run(spark, lake, captures[3:], captures[2:3], captures[:2])
-    assert of_a_lake(spark, lake) == expected
+    run(lake, captures[3:], captures[2:3], captures[:2])
+    assert of_a_lake(lake) == expected

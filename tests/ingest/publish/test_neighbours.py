@@ -1,13 +1,13 @@
-"""Which stretches of time an ingest asks a lake for."""
+"""The spans of time for which an ingest queries a lake."""
 
 from __future__ import annotations
 
-from rtmp_spark.spark.neighbours import MOST_SPANS, merged
+from rtmp_spark.ingest.publish.neighbours import MOST_SPANS, merged
 
 DAY = 86_400_000_000
 
 
-def test_a_late_file_does_not_ask_for_all_between() -> None:
+def test_a_late_file_does_not_query_the_time_in_between() -> None:
     times = [(30 * DAY, 30 * DAY + 5), (0, 5), (3, 9), (30 * DAY + 6, 30 * DAY + 7)]
     assert merged(times) == [(0, 9), (30 * DAY, 30 * DAY + 7)]
 

@@ -1,0 +1,1 @@
+"""What completes an ingest: rules across connections, deliveries, rows about files, replaced rows."""

@@ -1,0 +1,1 @@
+"""Commands as jobs of schedulers: `python -m rtmp_spark.jobs.ingest`, `.check`, `.report`, `.optimize`."""

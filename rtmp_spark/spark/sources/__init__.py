@@ -1,0 +1,1 @@
+"""Spark data sources: `format("pcap")` for batch and streaming reads."""
