@@ -1,15 +1,12 @@
-"""A stream as an FLV file that is readable at every moment, whatever happens to the disk or the process.
+"""Records a stream as an FLV file that is readable at any time, even after a crash or on a full disk.
 
-Each tag is written whole or taken back; the flags in the header become true as soon as the first tag of a kind is
-written. A write that fails ends the record and never the stream.
+A tag that could not be written completely is removed again. The audio and video flags in the header are set with the
+first tag of each kind. A failed write ends the recording but never the stream.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
-import time
-from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from rtmp_spark.codec import flv
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from .frames import Frame
-from .names import BadName, record_path
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +22,11 @@ _FLAGS_OFFSET = 4
 
 
 class Recorder:
-    """One FLV file; `written` and `tags` count what it holds. An existing file is only replaced when asked to."""
+    """One FLV file; `written` and `tags` count its content. Replaces an existing file only if `replace` is set."""
 
-    def __init__(self, path: Path, replace: bool = False) -> None:
+    def __init__(self, path: Path, replace: bool = False, path_for_log: Path | None = None) -> None:
         self.path = path
+        self._path_for_log = path_for_log or path
         self.written = 0
         self.tags = {AUDIO: 0, VIDEO: 0}
         self.failed: str | None = None
@@ -57,13 +54,13 @@ class Recorder:
     def _append(self, data: bytes) -> None:
         assert self._file is not None
         count = self._file.write(data)
-        while count < len(data):  # a short write; the next one says why
+        while count < len(data):  # a short write; the next write raises the reason
             count += self._file.write(data[count:])
         self.written += len(data)
 
     def _give_up(self, error: OSError) -> None:
         self.failed = error.strerror or str(error)
-        log.error("%s: the record stops, the stream goes on: %s", self.path, self.failed)
+        log.error("%s: recording stopped, the stream continues: %s", self._path_for_log, self.failed)
         self.close()
 
     def close(self) -> None:
@@ -71,24 +68,9 @@ class Recorder:
         if file is None:
             return
         try:
-            file.truncate(self.written)  # takes back a tag of which only a part fitted
+            file.truncate(self.written)  # removes a tag that was written in part
         except OSError:
             pass
         file.close()
         counts = f"{self.tags[VIDEO]} video and {self.tags[AUDIO]} audio tags"
-        log.info("%s: %d bytes, %s", self.path, self.written, counts)
-
-
-def recorder_factory(root: Path) -> Callable[[str], Recorder | None]:
-    """Records named `root/app/name-TIME-N.flv`; None (and a word in the log) when no file can be made."""
-    counter = itertools.count()
-
-    def open_recorder(key: str) -> Recorder | None:
-        suffix = time.strftime("-%Y%m%dT%H%M%SZ", time.gmtime()) + f"-{next(counter)}.flv"
-        try:
-            return Recorder(record_path(root, key, suffix))
-        except (OSError, BadName) as error:
-            log.error("%s is not recorded: %s", key, error)
-            return None
-
-    return open_recorder
+        log.info("recorded %s: %d bytes, %s", self._path_for_log, self.written, counts)

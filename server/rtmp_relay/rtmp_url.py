@@ -1,4 +1,4 @@
-"""RTMP addresses: `rtmp://host[:port]/app/name[?query]`, and `rtmps` for the same inside TLS; why one is of no use."""
+"""RTMP URLs (`rtmp://host[:port]/app/name[?query]`, `rtmps` for TLS) and `host:port` addresses."""
 
 from __future__ import annotations
 
@@ -18,29 +18,24 @@ class RtmpUrl:
     host: str
     port: int
     app: str
-    name: str  # with its query: servers look for keys there
+    name: str  # with its query, because servers look for keys there
 
     @property
     def tc_url(self) -> str:
-        where = endpoint(self.host, self.port).removesuffix(f":{PORTS[self.scheme]}")
-        return f"{self.scheme}://{where}/{self.app}"
-
-    @property
-    def without_query(self) -> str:
-        """For people and logs: what follows the question mark may be a key."""
-        return f"{self.tc_url}/{self.name.partition('?')[0]}"
+        address = endpoint(self.host, self.port).removesuffix(f":{PORTS[self.scheme]}")
+        return f"{self.scheme}://{address}/{self.app}"
 
 
 def parse_url(text: str) -> RtmpUrl:
-    """The first part of the path is the app, the rest the stream's name."""
+    """Parse an RTMP URL: the first part of the path is the app, the rest is the stream name. Raises UserError."""
     remedy = "Write it as rtmp://host[:port]/app/name."
     parts = urlsplit(text)
     if parts.scheme not in PORTS:
-        raise UserError(f"{text!r} is no RTMP address.", remedy)
+        raise UserError(f"{text!r} is not an RTMP URL.", remedy)
     try:
         port = parts.port or PORTS[parts.scheme]
     except ValueError:
-        raise UserError(f"The port in {text!r} is no port.", remedy) from None
+        raise UserError(f"The port in {text!r} is invalid.", remedy) from None
     app, _, name = parts.path.strip("/").partition("/")
     if not parts.hostname or not app or not name:
         raise UserError(f"{text!r} lacks a host, an app or a stream name.", remedy)
@@ -50,19 +45,19 @@ def parse_url(text: str) -> RtmpUrl:
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
-    """`host:port`, `[v6]:port` or `:port` for loopback."""
+    """Parse `host:port`, `[v6]:port`, or `:port` for loopback. Raises UserError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise UserError(f"{text!r} is no address to use.", "Write it as host:port, for example 127.0.0.1:1935.")
+        raise UserError(f"Invalid address {text!r}.", "Write it as host:port, for example 127.0.0.1:1935.")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def endpoint(host: str, port: int) -> str:
-    """`host:port` or `[v6]:port`."""
+    """Return `host:port` or `[v6]:port`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def why(error: OSError) -> str:
-    """The reason of the system; asyncio hides it behind the addresses that it tried."""
+    """Return the system's reason for a failed connection; asyncio puts it inside a text about the addresses."""
     numbers = [int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))]
     return ", ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers)) or error.strerror or str(error)

@@ -1,38 +1,30 @@
-"""Media made from nothing: H.264 and AAC that any decoder accepts, written bit by bit, no encoder needed.
+"""Synthetic media: valid H.264 and AAC, written bit by bit without an encoder.
 
-Pictures are grey (Intra_16x16 DC without residual, then skipped macroblocks), sound is silence; user-data SEI and
-AAC data stream elements bring each frame to the wanted size and make every body unique, so that tests can tell
-frames apart. `real_flv` asks ffmpeg instead when a moving picture is wanted.
+The video is grey (Intra_16x16 DC without residual, then skipped macroblocks), the audio is silence. User-data SEI and
+AAC data stream elements fill each frame to the wanted size and make every body unique, so that tests can identify
+frames.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 from rtmp_spark.codec import amf0
 from rtmp_spark.codec.amf import EcmaArray, Text, Value
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, VIDEO
 
+from .frames import Tag
+
 AAC_FRAME_SAMPLES = 1024
 _SEI_UUID = hashlib.md5(b"rtmp_relay synthetic", usedforsecurity=False).digest()
 
 
-class Tag(NamedTuple):
-    """One FLV tag, or the message that carries it."""
-
-    type_id: int
-    timestamp: int
-    payload: bytes
-
-
 class _Bits:
+    """Writes bit fields; every method returns the writer."""
+
     def __init__(self) -> None:
         self._text: list[str] = []
 
@@ -41,12 +33,13 @@ class _Bits:
         return self
 
     def ue(self, value: int) -> _Bits:
-        """Exp-Golomb, H.264 9.1."""
+        """Unsigned Exp-Golomb code (H.264 9.1)."""
         code = format(value + 1, "b")
         self._text.append("0" * (len(code) - 1) + code)
         return self
 
     def se(self, value: int) -> _Bits:
+        """Signed Exp-Golomb code (H.264 9.1.1)."""
         return self.ue(2 * value - 1 if value > 0 else -2 * value)
 
     def repeat(self, bits: str, times: int) -> _Bits:
@@ -54,18 +47,19 @@ class _Bits:
         return self
 
     def trailing(self) -> bytes:
-        """rbsp_trailing_bits: a one, then zeros to the byte."""
+        """Write rbsp_trailing_bits (a one, then zeros up to a byte) and return the bytes."""
         self._text.append("1")
         return self.aligned()
 
     def aligned(self) -> bytes:
+        """Pad with zeros to a whole byte and return the bytes."""
         text = "".join(self._text)
         text += "0" * (-len(text) % 8)
         return int(text, 2).to_bytes(len(text) // 8, "big")
 
 
 def _nal(header: int, rbsp: bytes) -> bytes:
-    """Emulation prevention, H.264 7.4.1.1."""
+    """Return a NAL unit with emulation prevention bytes (H.264 7.4.1.1)."""
     out = bytearray((header,))
     zeros = 0
     for byte in rbsp:
@@ -77,9 +71,15 @@ def _nal(header: int, rbsp: bytes) -> bytes:
     return bytes(out)
 
 
+def unique_bytes(label: bytes, size: int) -> bytes:
+    """Return bytes that differ for every label and never look like a start code."""
+    block = bytes(b | 0x80 for b in hashlib.sha256(label).digest())
+    return (block * (size // len(block) + 1))[:size]
+
+
 @dataclass(frozen=True)
 class Synthetic:
-    """What to make. Times are in milliseconds; `first_timestamp` shifts everything."""
+    """A description of the media to make. `first_timestamp` (ms) is added to every timestamp."""
 
     seconds: float = 5.0
     width: int = 320
@@ -91,8 +91,8 @@ class Synthetic:
     sample_rate: int = 44_100
     video: bool = True
     audio: bool = True
-    enhanced: bool = False  # avc1 and mp4a in enhanced tags instead of the legacy headers
-    audio_tracks: int = 1  # more than one: enhanced multitrack
+    enhanced: bool = False  # avc1 and mp4a with E-RTMP headers instead of legacy ones
+    audio_tracks: int = 1  # more than one: E-RTMP multitrack
     first_timestamp: int = 0
 
     # -- configuration records -------------------------------------------------------------------------------
@@ -140,29 +140,23 @@ class Synthetic:
             # Intra_16x16 DC without coefficients: mb_type 3, chroma DC, qp delta 0, coeff_token of no coefficients
             bits.repeat("00100" + "1" + "1" + "1", macroblocks)
         else:
-            bits.ue(macroblocks)  # mb_skip_run over the whole picture
+            bits.ue(macroblocks)  # mb_skip_run over the whole frame
         return _nal(0x65 if key else 0x41, bits.trailing())
 
-    @staticmethod
-    def _filler(label: bytes, size: int) -> bytes:
-        """Bytes that never look like a start code and differ for every label."""
-        block = bytes(b | 0x80 for b in hashlib.sha256(label).digest())
-        return (block * (size // len(block) + 1))[:size]
-
     def video_frame(self, number: int) -> bytes:
-        """Length-prefixed NAL units of picture `number`."""
+        """Return the length-prefixed NAL units of frame `number`."""
         share = self.video_bitrate / 8 / self.fps
-        # A key picture weighs four of the others, as in common encoders.
+        # A keyframe is four times as large as the others, as with common encoders.
         unit = share * self.gop / (self.gop + 3)
         in_gop = number % self.gop
         size = max(24, int(unit * (4 if in_gop == 0 else 1)))
-        body = _SEI_UUID + self._filler(b"v%d" % number, size)
+        body = _SEI_UUID + unique_bytes(b"v%d" % number, size)
         length = bytes((255,)) * (len(body) // 255) + bytes((len(body) % 255,))
         units = (_nal(0x06, b"\x05" + length + body + b"\x80"), self._slice(in_gop, number // self.gop))
         return b"".join(struct.pack(">I", len(unit)) + unit for unit in units)
 
     def audio_frame(self, number: int, track: int = 0) -> bytes:
-        """raw_data_block: a silent single channel element, then a data stream element of the wanted size."""
+        """Return a raw_data_block: a silent single channel element, then a data stream element of the wanted size."""
         size = int(self.audio_bitrate / 8 * AAC_FRAME_SAMPLES / self.sample_rate) - 8
         size = max(8, min(size, 509))
         bits = _Bits().u(3, 0).u(4, 0).u(8, 0).u(1, 0).u(2, 0).u(1, 0).u(6, 0).u(1, 0).u(1, 0).u(1, 0).u(1, 0)
@@ -170,7 +164,7 @@ class Synthetic:
         bits.u(8, min(size, 255))
         if size >= 255:
             bits.u(8, size - 255)
-        for byte in self._filler(b"a%d.%d" % (track, number), size):
+        for byte in unique_bytes(b"a%d.%d" % (track, number), size):
             bits.u(8, byte)
         return bits.u(3, 7).aligned()
 
@@ -216,33 +210,23 @@ class Synthetic:
         return bytes((0xAF, packet_type)) + bodies[0]
 
     def tags(self) -> Iterator[Tag]:
-        """Metadata, configurations, then frames in the order of their times."""
+        """Yield metadata, configurations, then frames in the order of their timestamps."""
         yield self.metadata()
         start = self.first_timestamp
         if self.video:
             yield Tag(VIDEO, start, self._video_tag(0, True, self.avc_config()))
         if self.audio:
             yield Tag(AUDIO, start, self._audio_tag(0, [self.audio_config()] * self.audio_tracks))
-        pictures = round(self.seconds * self.fps) if self.video else 0
-        sounds = round(self.seconds * self.sample_rate / AAC_FRAME_SAMPLES) if self.audio else 0
-        picture = sound = 0
-        while picture < pictures or sound < sounds:
-            video_at = start + round(picture * 1000 / self.fps)
-            audio_at = start + round(sound * 1000 * AAC_FRAME_SAMPLES / self.sample_rate)
-            if picture < pictures and (sound >= sounds or video_at <= audio_at):
-                yield Tag(VIDEO, video_at, self._video_tag(1, picture % self.gop == 0, self.video_frame(picture)))
-                picture += 1
+        video_frames = round(self.seconds * self.fps) if self.video else 0
+        audio_frames = round(self.seconds * self.sample_rate / AAC_FRAME_SAMPLES) if self.audio else 0
+        video = audio = 0
+        while video < video_frames or audio < audio_frames:
+            video_at = start + round(video * 1000 / self.fps)
+            audio_at = start + round(audio * 1000 * AAC_FRAME_SAMPLES / self.sample_rate)
+            if video < video_frames and (audio >= audio_frames or video_at <= audio_at):
+                yield Tag(VIDEO, video_at, self._video_tag(1, video % self.gop == 0, self.video_frame(video)))
+                video += 1
             else:
-                bodies = [self.audio_frame(sound, track) for track in range(self.audio_tracks)]
+                bodies = [self.audio_frame(audio, track) for track in range(self.audio_tracks)]
                 yield Tag(AUDIO, audio_at, self._audio_tag(1, bodies))
-                sound += 1
-
-
-def real_flv(path: Path, seconds: float = 3.0, size: str = "320x240", bframes: int = 2) -> bool:
-    """A moving test picture with a tone, encoded by ffmpeg; False when ffmpeg or its encoders are not there."""
-    if shutil.which("ffmpeg") is None:
-        return False
-    command = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", f"testsrc2=s={size}:r=25"]
-    command += ["-f", "lavfi", "-i", "sine=f=440:r=44100", "-t", str(seconds), "-c:v", "libx264", "-g", "25"]
-    command += ["-bf", str(bframes), "-c:a", "aac", "-f", "flv", str(path)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+                audio += 1

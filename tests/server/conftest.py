@@ -1,4 +1,4 @@
-"""A relay in a process of its own, and real programs around it."""
+"""Fixtures that start relays and other programs as processes and end them after the test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from relaykit import Programs, RelayProcess, StartRelay
+from kit.relay_process import Programs, RelayProcess, StartRelay
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Real programs publish to the relay, play from it, and serve our client; what arrives is what was published."""
+"""Interoperability: ffmpeg, rtmpdump, GStreamer and libav with our relay, our client with nginx and others."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
-from relaykit import FlvTag, Programs, StartRelay, frames, read_flv
+from kit.relay_process import FlvTag, Programs, StartRelay, frames, read_flv
 
-from rtmp_relay import client
-from rtmp_relay.synthetic import Synthetic, real_flv
+from rtmp_relay.client import rtmp_client as client
+from rtmp_relay.synthetic_media import Synthetic
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def need(*names: str) -> None:
+def skip_without(*names: str) -> None:
     for name in names:
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
@@ -29,8 +29,13 @@ def need(*names: str) -> None:
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A moving test pattern with a tone, encoded by ffmpeg with B-frames."""
     path = tmp_path_factory.mktemp("clip") / "clip.flv"
-    if not real_flv(path, seconds=3.0):
+    skip_without("ffmpeg")
+    command = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25"]
+    command += ["-f", "lavfi", "-i", "sine=f=440:r=44100", "-t", "3", "-c:v", "libx264", "-g", "25"]
+    command += ["-bf", "2", "-c:a", "aac", "-f", "flv", str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("ffmpeg with libx264 and aac is not installed")
     return path
 
@@ -38,9 +43,10 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_media(
     got: list[FlvTag], published: list[FlvTag], *, from_start: bool = True, may_lack: int = 0
 ) -> None:
-    """Frame by frame the same bodies in the same order; times may share one offset. A late joiner gets a tail.
+    """Compare frames: the same bodies in the same order, timestamps with one constant offset.
 
-    `may_lack` frames at the end: GStreamer's source drops what it still holds when it is told of the end.
+    A late joiner (`from_start=False`) gets the end of the stream. Up to `may_lack` frames may be missing at the end:
+    GStreamer's source drops the frames that it still holds when the stream ends.
     """
     for kind in (8, 9):
         wanted, have = frames(published, kind), frames(got, kind)
@@ -53,15 +59,15 @@ def assert_same_media(
         assert len({h.timestamp - w.timestamp for h, w in zip(have, wanted)}) == 1
 
 
-def test_ffmpeg_publishes_and_players_get_it_from_the_start(
+def test_players_receive_everything_that_ffmpeg_publishes(
     start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path
 ) -> None:
-    need("ffmpeg", "rtmpdump")
+    skip_without("ffmpeg", "rtmpdump")
     relay = start_relay("--record", str(tmp_path / "rec"))
     url = relay.url("cam")
     player = programs.start("rtmpdump", "-q", "-r", url, "--live", "-o", tmp_path / "out.flv")
     copier = programs.start("ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-y", tmp_path / "copy.flv")
-    relay.await_said("played by", 2)
+    relay.await_log("played by", 2)
     subprocess.run(["ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url], check=True, timeout=60)
     programs.end(player)
     programs.end(copier)
@@ -73,12 +79,14 @@ def test_ffmpeg_publishes_and_players_get_it_from_the_start(
     assert_same_media(read_flv(tmp_path / "copy.flv"), published)
 
 
-def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path) -> None:
-    need("ffmpeg", "rtmpdump")
+def test_late_ffmpeg_and_rtmpdump_players_start_at_a_keyframe(
+    start_relay: StartRelay, programs: Programs, clip: Path, tmp_path: Path
+) -> None:
+    skip_without("ffmpeg", "rtmpdump")
     relay = start_relay("--gop-cache")
     url = relay.url("cam")
     publisher = programs.start("ffmpeg", "-v", "error", "-re", "-i", clip, "-c", "copy", "-f", "flv", url)
-    relay.await_said("published by")
+    relay.await_log("published by")
     time.sleep(0.7)
     dumped, copied = tmp_path / "dumped.flv", tmp_path / "copied.flv"
     players = [
@@ -101,7 +109,7 @@ def test_ffmpeg_and_rtmpdump_join_late(start_relay: StartRelay, programs: Progra
 
 @pytest.mark.parametrize("sink", ["rtmp2sink", "rtmpsink"])
 def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Programs, tmp_path: Path, sink: str) -> None:
-    need("gst-launch-1.0", "gst-inspect-1.0")
+    skip_without("gst-launch-1.0", "gst-inspect-1.0")
     for element in (sink, "rtmp2src", "x264enc", "avenc_aac", "flvmux"):
         if subprocess.run(["gst-inspect-1.0", element], capture_output=True, check=False).returncode != 0:
             pytest.skip(f"GStreamer's {element} is not installed")
@@ -109,7 +117,7 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     url = relay.url("gst")
     got = tmp_path / "got.flv"
     player = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={got}")
-    relay.await_said("played by")
+    relay.await_log("played by")
     location = f"{url} live=1" if sink == "rtmpsink" else url
     pipeline = (
         "videotestsrc num-buffers=105 is-live=true ! video/x-raw,width=320,height=240,framerate=30/1 "
@@ -118,7 +126,7 @@ def test_gstreamer_publishes_and_plays(start_relay: StartRelay, programs: Progra
     pipeline += ["!", sink, f"location={location}"]
     pipeline += "audiotestsrc num-buffers=150 is-live=true ! avenc_aac ! aacparse ! m.".split()
     publisher = programs.start("gst-launch-1.0", "-q", "-e", *pipeline)
-    relay.await_said("published by")
+    relay.await_log("published by")
     time.sleep(0.7)
     late = tmp_path / "late.flv"
     joiner = programs.start("gst-launch-1.0", "-q", "rtmp2src", f"location={url}", "!", "filesink", f"location={late}")
@@ -139,7 +147,7 @@ ENHANCED = [("hevc", "libx265", None), ("av1", "libsvtav1", "libopus"), ("vp9", 
 
 
 def encode_with_pyav(url: str, video: str, audio: str | None, count: int) -> None:
-    """Frames of noise-free grey, encoded by libav and published as enhanced RTMP."""
+    """Encode a simple pattern with libav and publish it as enhanced RTMP."""
     import av
     import numpy
 
@@ -147,29 +155,29 @@ def encode_with_pyav(url: str, video: str, audio: str | None, count: int) -> Non
     stream = output.add_stream(video, rate=25)
     stream.width, stream.height, stream.pix_fmt = 192, 128, "yuv420p"
     stream.gop_size = 12
-    sound = output.add_stream(audio, rate=48000) if audio is not None else None
+    audio_stream = output.add_stream(audio, rate=48000) if audio is not None else None
     samples = 0
     for number in range(count):
-        picture = numpy.full((128, 192, 3), (number * 7) % 256, dtype=numpy.uint8)
-        picture[:, : number * 4 % 192] = 255
-        for packet in stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")):
+        image = numpy.full((128, 192, 3), (number * 7) % 256, dtype=numpy.uint8)
+        image[:, : number * 4 % 192] = 255
+        for packet in stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")):
             output.mux(packet)
-        if sound is not None:
+        if audio_stream is not None:
             while samples < (number + 1) * 1920:
                 tone = numpy.zeros((1, 960 * 2), dtype=numpy.int16)
                 block = av.AudioFrame.from_ndarray(tone, format="s16", layout="stereo")
                 block.sample_rate, block.pts = 48000, samples
                 samples += 960
-                for packet in sound.encode(block):
+                for packet in audio_stream.encode(block):
                     output.mux(packet)
-    for one in filter(None, (stream, sound)):
+    for one in filter(None, (stream, audio_stream)):
         for packet in one.encode(None):
             output.mux(packet)
     output.close()
 
 
 @pytest.mark.parametrize(("codec", "video", "audio"), ENHANCED, ids=[case[0] for case in ENHANCED])
-def test_enhanced_codecs_of_libav_pass_through(
+def test_enhanced_codecs_of_libav_are_forwarded_and_recorded(
     start_relay: StartRelay, tmp_path: Path, codec: str, video: str, audio: str | None
 ) -> None:
     av = pytest.importorskip("av", reason="PyAV is not installed")
@@ -183,14 +191,14 @@ def test_enhanced_codecs_of_libav_pass_through(
     [record] = (tmp_path / "rec").rglob("*.flv")
     tags = read_flv(record)
     fourcc = {"hevc": b"hvc1", "av1": b"av01", "vp9": b"vp09"}[codec]
-    pictures = [tag for tag in tags if tag.type_id == 9 and tag.body]
-    assert pictures and all(tag.body[0] & 0x80 and tag.body[1:5] == fourcc for tag in pictures)
-    with av.open(str(record)) as file:  # and libav reads its own back out of our record
+    video_tags = [tag for tag in tags if tag.type_id == 9 and tag.body]
+    assert video_tags and all(tag.body[0] & 0x80 and tag.body[1:5] == fourcc for tag in video_tags)
+    with av.open(str(record)) as file:  # libav decodes our recording
         assert sum(1 for _ in file.decode(video=0)) == 40
 
 
-def test_libav_plays_what_our_client_publishes(start_relay: StartRelay) -> None:
-    """Two audio tracks in enhanced multitrack, joined late: libav finds and decodes all three streams."""
+def test_libav_plays_two_audio_tracks_of_our_client(start_relay: StartRelay) -> None:
+    """libav joins late and finds the video track and both audio tracks of an E-RTMP multitrack stream."""
     av = pytest.importorskip("av", reason="PyAV is not installed")
     relay = start_relay("--gop-cache")
     url = relay.url("multi")
@@ -214,14 +222,14 @@ def test_libav_plays_what_our_client_publishes(start_relay: StartRelay) -> None:
                     break
         return *found, bodies
 
-    videos, sounds, bodies = asyncio.run(both())
-    assert (videos, sounds) == (1, 2)
+    videos, audios, bodies = asyncio.run(both())
+    assert (videos, audios) == (1, 2)
     of_track = [{media.audio_frame(number, track) for number in range(300)} for track in (0, 1)]
     assert bodies <= of_track[0] | of_track[1]
     assert bodies & of_track[0] and bodies & of_track[1]
 
 
-def test_libav_publishes_two_audio_tracks(start_relay: StartRelay, tmp_path: Path) -> None:
+def test_two_audio_tracks_of_libav_are_recorded(start_relay: StartRelay, tmp_path: Path) -> None:
     av = pytest.importorskip("av", reason="PyAV is not installed")
     import numpy
 
@@ -248,7 +256,7 @@ def test_libav_publishes_two_audio_tracks(start_relay: StartRelay, tmp_path: Pat
 
 
 def node_media_server() -> list[str]:
-    need("node")
+    skip_without("node")
     places = [Path(os.environ.get("NODE_MEDIA_SERVER", "")), ROOT / "node_modules" / "node-media-server"]
     for place in places:
         if (place / "bin" / "app.js").is_file():
@@ -284,7 +292,7 @@ async def publish_and_join(url: str, media: Synthetic) -> list[client.Tag]:
     return got
 
 
-def assert_is_a_tail(got: list[client.Tag], media: Synthetic) -> None:
+def assert_is_end_of_stream(got: list[client.Tag], media: Synthetic) -> None:
     for kind in (8, 9):
         wanted = [tag.payload for tag in media.tags() if tag.type_id == kind and tag.payload[1] == 1]
         have = [tag.payload for tag in got if tag.type_id == kind and tag.payload[1] == 1]
@@ -292,7 +300,7 @@ def assert_is_a_tail(got: list[client.Tag], media: Synthetic) -> None:
         assert have == wanted[wanted.index(have[0]) :][: len(have)]
 
 
-def test_our_client_and_node_media_server(programs: Programs, tmp_path: Path) -> None:
+def test_our_client_publishes_to_and_plays_from_node_media_server(programs: Programs, tmp_path: Path) -> None:
     command = node_media_server()
     port = free_port()
     ports = ["--rtmp-port", str(port), "--http-port", str(free_port()), "--rtmps-port", str(free_port())]
@@ -303,11 +311,11 @@ def test_our_client_and_node_media_server(programs: Programs, tmp_path: Path) ->
     media = Synthetic(seconds=2.5, gop=12)
     got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
     programs.end(server, 0.1)
-    assert_is_a_tail(got, media)
+    assert_is_end_of_stream(got, media)
 
 
-def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
-    need("nginx")
+def test_our_client_publishes_to_and_plays_from_nginx(programs: Programs, tmp_path: Path) -> None:
+    skip_without("nginx")
     module = Path("/usr/lib/nginx/modules/ngx_rtmp_module.so")
     if not module.exists():
         pytest.skip("nginx has no RTMP module (libnginx-mod-rtmp)")
@@ -326,7 +334,7 @@ def test_our_client_and_nginx(programs: Programs, tmp_path: Path) -> None:
     media = Synthetic(seconds=2.5, gop=12)
     got = asyncio.run(publish_and_join(f"rtmp://127.0.0.1:{port}/live/cam", media))
     programs.end(server, 0.1)
-    assert_is_a_tail(got, media)
+    assert_is_end_of_stream(got, media)
     [record] = (tmp_path / "rec").glob("*.flv")
     recorded = read_flv(record)
     for kind in (8, 9):

@@ -1,4 +1,4 @@
-"""Our own client and relay inside TLS, recorded on the way: with the key log that either of them wrote, all is read."""
+"""Our client and relay over TLS: a capture between them is decoded with the key log that either of them wrote."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from decoded import decode
-from relaykit import RelayProcess, frames, read_flv
-from tlskit import make_certificate
+from kit.decoded_tables import decode
+from kit.relay_process import RelayProcess, frames, read_flv
+from kit.tls_connections import make_certificate
 
-from rtmp_relay.proxy import Proxy
-from rtmp_relay.tap import Tap
-from rtmp_spark.capture.settings import Settings
+from rtmp_relay.tap.pcap_tap import Tap
+from rtmp_relay.tap.proxy import Proxy
+from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.cli import main
 
 
 @pytest.mark.parametrize("writer", ["relay", "client"])
-def test_a_recording_of_rtmps_is_read_with_the_key_log(tmp_path: Path, writer: str) -> None:
+def test_a_capture_of_rtmps_is_decoded_with_the_key_log(tmp_path: Path, writer: str) -> None:
     certificate, keys = str(make_certificate(tmp_path)), str(tmp_path / "keys.log")
     options = ["--tls-cert", certificate, "--tls-key", certificate, "--record", str(tmp_path / "recorded")]
     relay = RelayProcess([*options, *(["--keylog", keys] if writer == "relay" else [])], tmp_path / "relay.log")
@@ -27,10 +27,10 @@ def test_a_recording_of_rtmps_is_read_with_the_key_log(tmp_path: Path, writer: s
     async def publish() -> int:
         proxy = Proxy(("127.0.0.1", 0), (host, int(port)), (tap,))
         await proxy.start()
-        call = ["publish", "synthetic:seconds=1", f"rtmps://127.0.0.1:{proxy.port}/live/cam", "--speed", "max"]
-        call += ["--tls-insecure", *(["--keylog", keys] if writer == "client" else [])]
+        command = ["publish", "synthetic:seconds=1", f"rtmps://127.0.0.1:{proxy.port}/live/cam", "--speed", "max"]
+        command += ["--tls-insecure", *(["--keylog", keys] if writer == "client" else [])]
         try:
-            return await asyncio.to_thread(main, call)
+            return await asyncio.to_thread(main, command)
         finally:
             await proxy.stop()
 
@@ -52,7 +52,7 @@ def test_a_recording_of_rtmps_is_read_with_the_key_log(tmp_path: Path, writer: s
     assert b"@setDataFrame" not in (tmp_path / "wire.pcap").read_bytes()
 
 
-def test_a_certificate_that_is_not_trusted_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_untrusted_certificate_is_a_one_line_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certificate = str(make_certificate(tmp_path))
     relay = RelayProcess(["--tls-cert", certificate, "--tls-key", certificate], tmp_path / "relay.log")
     try:

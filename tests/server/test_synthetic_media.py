@@ -1,4 +1,4 @@
-"""Media made from nothing is media: decoders accept it, and the tags say what they should."""
+"""Synthetic media is valid: ffmpeg and our reader accept it, and sizes and timestamps are as requested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rtmp_relay.synthetic import Synthetic
+from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec import flv
 from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.message import AUDIO, VIDEO
@@ -21,7 +21,7 @@ def write(path: Path, media: Synthetic) -> None:
 
 
 @pytest.mark.parametrize("size", [(320, 240), (300, 200), (1280, 720)])
-def test_ffmpeg_decodes_every_frame_without_a_word(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_ffmpeg_decodes_every_frame_without_warnings(tmp_path: Path, size: tuple[int, int]) -> None:
     if shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None:
         pytest.skip("ffmpeg is not installed")
     path = tmp_path / "a.flv"
@@ -40,7 +40,7 @@ def test_ffmpeg_decodes_every_frame_without_a_word(tmp_path: Path, size: tuple[i
 
 
 @pytest.mark.parametrize("media", [Synthetic(), Synthetic(enhanced=True), Synthetic(audio_tracks=2)])
-def test_our_reader_finds_no_fault(media: Synthetic) -> None:
+def test_our_tag_reader_reports_no_violations(media: Synthetic) -> None:
     reader = TagReader()
     keys = 0
     for tag in media.tags():
@@ -51,13 +51,13 @@ def test_our_reader_finds_no_fault(media: Synthetic) -> None:
     assert keys == 5
 
 
-def test_bodies_are_unique_and_times_grow() -> None:
+def test_bodies_are_unique_and_timestamps_increase() -> None:
     frames = [tag for tag in Synthetic(seconds=4).tags() if tag.type_id in (AUDIO, VIDEO)][2:]
     assert len({tag.payload for tag in frames}) == len(frames)
     assert [tag.timestamp for tag in frames] == sorted(tag.timestamp for tag in frames)
 
 
-def test_the_bitrate_is_about_what_was_asked_for() -> None:
+def test_the_bitrate_is_within_10_percent_of_the_request() -> None:
     for kind, wanted in ((VIDEO, 2_400_000), (AUDIO, 64_000)):
         tags = Synthetic(seconds=4, video_bitrate=2_400_000, audio_bitrate=64_000).tags()
         bits = sum(len(tag.payload) for tag in tags if tag.type_id == kind) * 8 / 4

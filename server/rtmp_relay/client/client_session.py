@@ -1,15 +1,18 @@
-"""The client's side of a connection, sans I/O: from the handshake to a stream that is published or played.
+"""The client's side of a connection, without I/O: from the handshake to a stream that is published or played.
 
-It says one thing at a time and waits for the answer, with a deadline after which it goes on regardless where that
-makes sense (a server that never answers `publish` still takes media). It follows rules unless given a `Fault`.
+The session sends one request at a time and waits for the response. After a deadline it continues without it where that
+works: some servers never answer `publish` but accept media. It follows the protocol unless it is given a `Fault`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
+from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
+from rtmp_relay.faults.fault import NO_FAULT, Fault
+from rtmp_relay.frames import FRAME_CSIDS, SET_DATA_FRAME, Tag, frames_of
+from rtmp_relay.rtmp_url import RtmpUrl
 from rtmp_spark import __version__
 from rtmp_spark.codec import command, handshake
 from rtmp_spark.codec.command import Command
@@ -26,21 +29,17 @@ from rtmp_spark.codec.message import (
     parse_control,
 )
 
-from .endpoint import Endpoint
-from .fault import NO_FAULT, Fault
-from .frames import FRAME_CSIDS, frames_of
-from .session import CONNECTION_CSID, STREAM_CSID
-from .synthetic import Tag
-from .url import RtmpUrl
+from .client_options import DEFAULT_CLIENT, ClientOptions
 
 PUBLISH, PLAY = "publish", "play"
 CLIENT_VERSION = f"FMLE/3.0 (compatible; rtmp_relay/{__version__})"
-_SET_DATA_FRAME = b"\x02\x00\x0d@setDataFrame"
-_PLAYER_ENDINGS = frozenset(("NetStream.Play.UnpublishNotify", "NetStream.Play.Stop", "NetStream.Play.Complete"))
-_CONNECTION_ENDINGS = frozenset(("NetConnection.Connect.AppShutdown", "NetConnection.Connect.Closed"))
+_PLAYBACK_END_CODES = frozenset(("NetStream.Play.UnpublishNotify", "NetStream.Play.Stop", "NetStream.Play.Complete"))
+_CONNECTION_END_CODES = frozenset(("NetConnection.Connect.AppShutdown", "NetConnection.Connect.Closed"))
 
 
 class Step(Enum):
+    """What the session waits for, in this order."""
+
     HANDSHAKE = "handshake"
     CONNECT = "connect"
     CREATE_STREAM = "createStream"
@@ -49,36 +48,24 @@ class Step(Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True)
-class CallerOptions:
-    scheme: str = handshake.DIGEST1
-    chunk_size: int = 4096
-    amf_version: int = 0
-    enhanced: bool = True  # offer E-RTMP codecs and capabilities
-    window: int | None = None  # announce this window unasked
-    answer_s: float = 5.0
-    patient: bool = True  # False: an answer that does not come ends the attempt
+class ClientSession:
+    """Publishes or plays the stream of one URL; `step` is its state, `refusal` why it ended."""
 
-
-DEFAULT_CALLER = CallerOptions()
-
-
-class Caller:
     def __init__(
         self,
         url: RtmpUrl,
         role: str,
         entropy: Callable[[int], bytes],
-        options: CallerOptions = DEFAULT_CALLER,
+        options: ClientOptions = DEFAULT_CLIENT,
         fault: Fault = NO_FAULT,
     ) -> None:
         self.url = url
         self.role = role
         self.step = Step.HANDSHAKE
-        self.refusal: str | None = None  # the server's words, or what did not come
+        self.refusal: str | None = None  # the server's reason, or which response is missing
         self.stream_id = 1
-        self.tags: list[Tag] = []  # received and not yet fetched
-        options = fault.caller_options(options)
+        self.tags: list[Tag] = []  # received and not yet taken
+        options = fault.client_options(options)
         self._options = options
         self._pieces: list[bytes] = []
         self.endpoint = Endpoint(handshake.CLIENT, self._pieces.append, entropy, scheme=options.scheme, fault=fault)
@@ -86,7 +73,7 @@ class Caller:
         self._waiting_since = 0.0
         self._started = 0.0
 
-    # -- the socket's side -----------------------------------------------------------------------------------
+    # -- called by the owner of the socket -------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
         self._started = self._waiting_since = now
@@ -113,34 +100,33 @@ class Caller:
         self._end(None)
 
     def tick(self, now: float) -> None:
-        """Give up waiting for an answer that is overdue."""
+        """Continue or end the attempt if a response is overdue."""
         if self.step in (Step.STREAMING, Step.ENDED) or now - self._waiting_since < self._options.answer_s:
             return
-        if self._options.patient and self.step is Step.START:
+        if self.step is Step.START:
             self.step = Step.STREAMING
-        elif self._options.patient and self.step is Step.CREATE_STREAM:
+        elif self.step is Step.CREATE_STREAM:
             self._start(now)
         else:
-            self._end(f"no answer to {self.step.value}")
+            self._end(f"no response to {self.step.value}")
 
-    # -- what the user of the stream does --------------------------------------------------------------------
+    # -- called by the publisher or player -------------------------------------------------------------------
 
     def send_tag(self, tag: Tag) -> None:
+        """Send a tag on the published stream; data tags get the @setDataFrame prefix."""
         payload = tag.payload
-        if tag.type_id == DATA_AMF0 and not payload.startswith(_SET_DATA_FRAME):
-            payload = _SET_DATA_FRAME + payload
+        if tag.type_id == DATA_AMF0 and not payload.startswith(SET_DATA_FRAME):
+            payload = SET_DATA_FRAME + payload
         csid = FRAME_CSIDS.get(tag.type_id, FRAME_CSIDS[DATA_AMF0])
         self.endpoint.send(Message(csid, tag.timestamp, tag.type_id, self.stream_id, payload))
 
-    def send_message(self, message: Message) -> None:
-        self.endpoint.send(message)
-
     def take_tags(self) -> list[Tag]:
+        """Remove and return the tags received so far."""
         tags, self.tags = self.tags, []
         return tags
 
     def finish(self) -> None:
-        """Say goodbye properly."""
+        """End the stream with FCUnpublish and deleteStream."""
         if self.step is Step.STREAMING:
             if self.role == PUBLISH:
                 self._call("FCUnpublish", None, self.url.name)
@@ -172,10 +158,10 @@ class Caller:
             properties["videoFunction"] = 1.0
         properties["objectEncoding"] = float(self._options.amf_version)
         if self._options.enhanced:
-            may = 2.0 if self.role == PUBLISH else 1.0  # encode, decode
+            can = 2.0 if self.role == PUBLISH else 1.0  # E-RTMP FourCcInfoMask: encode, decode
             properties["fourCcList"] = ["*"]
-            properties["videoFourCcInfoMap"] = {"*": may}
-            properties["audioFourCcInfoMap"] = {"*": may}
+            properties["videoFourCcInfoMap"] = {"*": can}
+            properties["audioFourCcInfoMap"] = {"*": can}
             properties["capsEx"] = float(2 | 4 | 8)
         self._call("connect", properties)
         self._wait_for(Step.CONNECT, now)
@@ -203,19 +189,19 @@ class Caller:
 
     def _receive(self, message: MessageReceived, now: float) -> None:
         if message.type_id in COMMANDS:
-            self._obey(command.parse_command(message.type_id, message.payload), now)
+            self._handle_command(command.parse_command(message.type_id, message.payload), now)
         elif message.type_id == USER_CONTROL:
             control = parse_control(message.type_id, message.payload)
             if control.event_type == STREAM_EOF and self.role == PLAY and control.event_stream_id == self.stream_id:
                 self._end(None)
-        elif self.role == PLAY:  # on whatever stream: Node-Media-Server sends media on stream 0
+        elif self.role == PLAY:  # on any stream id: Node-Media-Server sends media on stream 0
             for frame in frames_of(message.type_id, message.timestamp, message.payload):
                 if frame.type_id != DATA_AMF0 or not frame.payload.startswith(
                     (b"\x02\x00\x11|Rtmp", b"\x02\x00\x08onSt")
                 ):
                     self.tags.append(Tag(frame.type_id, frame.timestamp, frame.payload))
 
-    def _obey(self, received: Command, now: float) -> None:
+    def _handle_command(self, received: Command, now: float) -> None:
         if received.name == "_result":
             if self.step is Step.CONNECT and received.transaction_id == 1:
                 self._connected(now)
@@ -225,18 +211,18 @@ class Caller:
                     self.stream_id = int(number)
                 self._start(now)
         elif received.name in ("_error", "onStatus"):
-            self._judge_status(received, now)
+            self._handle_status(received, now)
 
-    def _judge_status(self, received: Command, now: float) -> None:
+    def _handle_status(self, received: Command, now: float) -> None:
         status = command.status_info(received) or command.StatusInfo(None, None, None)
         code = status.code or ""
         if received.name == "_error" and received.transaction_id not in (1, self._transaction_id):
-            return  # of something optional: releaseStream, FCPublish
+            return  # refers to an optional command: releaseStream, FCPublish
         if received.name == "_error" or status.level == "error":
             self._end(f"{code or received.name}: {status.description or 'no reason given'}")
         elif code in ("NetStream.Publish.Start", "NetStream.Play.Start") and self.step is Step.START:
             self.step = Step.STREAMING
-        elif code in _CONNECTION_ENDINGS or (self.role == PLAY and code in _PLAYER_ENDINGS):
+        elif code in _CONNECTION_END_CODES or (self.role == PLAY and code in _PLAYBACK_END_CODES):
             self._end(None)
 
     def _end(self, refusal: str | None) -> None:

@@ -1,29 +1,28 @@
-"""What waits to be written to one peer, within bounds (512 messages or 8 MiB).
+"""The messages that wait to be written to one peer, at most 512 messages or 8 MiB.
 
-Media may be dropped, everything else may not: when media does not fit, all waiting media goes and `skips` grows, by
-which players know that they must wait for a keyframe. When even the rest does not fit, `overflowed` is set and the
-connection has to go. The outbox neither writes nor knows the time.
+The queue may drop media but nothing else. When a frame does not fit, all waiting frames are dropped and `media_drops`
+increases, so that players know to wait for a keyframe. When another message does not fit even then, `overflowed` is
+set and the connection must be closed. The queue neither writes to the socket nor reads a clock.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-MAX_MESSAGES = 512
-MAX_BYTES = 8 << 20
+from rtmp_spark.codec.limits import SEND_QUEUE_BYTES, SEND_QUEUE_MESSAGES
 
 
-class Outbox:
-    __slots__ = ("_bytes", "_items", "_max_bytes", "_max_messages", "media_taken", "overflowed", "skips")
+class SendQueue:
+    __slots__ = ("_bytes", "_items", "_max_bytes", "_max_messages", "media_drops", "media_taken", "overflowed")
 
-    def __init__(self, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_messages: int = SEND_QUEUE_MESSAGES, max_bytes: int = SEND_QUEUE_BYTES) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
-        self._items: deque[tuple[bytes, bool]] = deque()
+        self._items: deque[tuple[bytes, bool]] = deque()  # bytes, is media
         self._bytes = 0
-        self.skips = 0
+        self.media_drops = 0  # how often waiting media was dropped
         self.overflowed = False
-        self.media_taken = 0  # frames that have left
+        self.media_taken = 0  # frames that `take` returned
 
     def __len__(self) -> int:
         return len(self._items)
@@ -36,7 +35,7 @@ class Outbox:
         return len(self._items) < self._max_messages and self._bytes + size <= self._max_bytes
 
     def put(self, data: bytes) -> None:
-        """Something the peer must get."""
+        """Add a message that must not be dropped; drops media to make room, and sets `overflowed` if that fails."""
         if not self._fits(len(data)):
             self._drop_media()
             if not self._fits(len(data)):
@@ -46,7 +45,7 @@ class Outbox:
         self._bytes += len(data)
 
     def put_media(self, data: bytes) -> bool:
-        """A coded frame; False when there was no room, and then no other frame waits any more either."""
+        """Add a coded frame. Returns False if it did not fit; then all waiting frames were dropped too."""
         if not self._fits(len(data)):
             self._drop_media()
             return False
@@ -57,10 +56,10 @@ class Outbox:
     def _drop_media(self) -> None:
         self._items = deque(item for item in self._items if not item[1])
         self._bytes = sum(len(data) for data, _ in self._items)
-        self.skips += 1
+        self.media_drops += 1
 
     def take(self, max_bytes: int) -> bytes:
-        """The next whole messages, at least one if any waits, about `max_bytes` of them."""
+        """Remove and return whole messages: at least one if any waits, and no more once `max_bytes` is reached."""
         items = self._items
         pieces: list[bytes] = []
         size = 0

@@ -1,7 +1,7 @@
-"""One client's connection to the relay, sans I/O: endpoint, session and outbox together, with every timer.
+"""One client's connection to the relay, without I/O: endpoint, session and send queue together, with every timer.
 
-Whoever owns the socket gives it bytes and times, takes bytes from `data_to_send` while the socket accepts them, and
-closes the socket when `close_reason` is set and nothing more is to be sent.
+The owner of the socket passes in bytes and times, writes what `data_to_send` returns while the socket accepts it, and
+closes the socket when `close_reason` is set and the queue is empty.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from rtmp_relay.endpoint import DEFAULT_WINDOW, Endpoint
+from rtmp_relay.faults.fault import NO_FAULT, Fault
 from rtmp_spark.codec.errors import Severity
 from rtmp_spark.codec.handshake import SERVER
 
-from .endpoint import DEFAULT_WINDOW, Endpoint
-from .fault import NO_FAULT, Fault
 from .hub import Hub
-from .outbox import Outbox
-from .session import DEFAULT_SESSION, Session, SessionOptions
+from .send_queue import SendQueue
+from .server_session import ServerSession
+from .server_streams import DEFAULT_SESSION, SessionOptions
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ WRITE_BYTES = 1 << 16
 
 class State(Enum):
     HANDSHAKING = "handshaking"
-    CONTROL_BURST = "control burst"
     COMMANDS = "commands"
     STREAMING = "streaming"
     DISCONNECTING = "disconnecting"
@@ -39,11 +39,11 @@ class ConnectionOptions:
     chunk_size: int = 4096
     window: int = DEFAULT_WINDOW
     bandwidth: int = DEFAULT_WINDOW
-    handshake_s: float = 5.0  # from accept
+    handshake_s: float = 5.0  # from accept to the end of the handshake
     command_s: float = 20.0  # from accept to connect
-    idle_s: float = 30.0  # without a byte from the client, or a frame that a player took
-    stall_s: float = 10.0  # behind with reading
-    ping_s: float = 10.0  # without a word from the client, before it is pinged
+    idle_s: float = 30.0  # without a byte from the client or a frame sent to it
+    stall_s: float = 10.0  # with a full socket, because the client does not read
+    ping_s: float = 10.0  # without a byte from the client before it is pinged
     session: SessionOptions = DEFAULT_SESSION
 
 
@@ -61,9 +61,11 @@ class ServerConnection:
         fault: Fault = NO_FAULT,
     ) -> None:
         self.number = number
-        self.outbox = Outbox()
-        self.endpoint = Endpoint(SERVER, self.outbox.put, entropy, fault=fault)
-        self.session = Session(hub, self.endpoint.send, self.outbox, options.chunk_size, options.session)
+        self.queue = SendQueue()
+        self.endpoint = Endpoint(SERVER, self.queue.put, entropy, fault=fault)
+        self.session = ServerSession(
+            hub, self.endpoint.send, self.queue, options.chunk_size, options.session, self._announce_parameters
+        )
         self.close_reason: str | None = None
         self.state = State.HANDSHAKING
         self._options = options
@@ -71,10 +73,10 @@ class ServerConnection:
         self._last_active = now
         self._last_ping = now
         self._last_received = now
-        self._behind_since: float | None = None
+        self._blocked_since: float | None = None
         self._media_taken = 0
 
-    # -- the socket's side -----------------------------------------------------------------------------------
+    # -- called by the owner of the socket -------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> None:
         if self.close_reason is not None:
@@ -82,7 +84,7 @@ class ServerConnection:
         self._last_active = self._last_received = now
         messages = self.endpoint.receive_data(data, self._ms(now))
         if self.state is State.HANDSHAKING and self.endpoint.handshake_done:
-            self._control_burst()
+            self.state = State.COMMANDS
         for message in messages:
             self.session.receive(message, now)
             if self.session.close_reason is not None:
@@ -94,45 +96,45 @@ class ServerConnection:
             self.state = State.STREAMING
         elif self.state is State.STREAMING and not self.session.active:
             self.state = State.COMMANDS
-        self._look_for_reasons(now)
+        self._check_close_reasons(now)
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the socket; empty when there is nothing to say."""
-        data = self.outbox.take(WRITE_BYTES)
+        """Return the next bytes for the socket, or empty if nothing waits."""
+        data = self.queue.take(WRITE_BYTES)
         if not data:
-            self._behind_since = None
-        if self.outbox.media_taken != self._media_taken:
-            self._media_taken = self.outbox.media_taken
+            self._blocked_since = None
+        if self.queue.media_taken != self._media_taken:
+            self._media_taken = self.queue.media_taken
             self._last_active = now
         return data
 
     def blocked(self, now: float) -> None:
-        """The socket takes no more for now."""
-        if self._behind_since is None:
-            self._behind_since = now
+        """The socket accepts no more data for now."""
+        if self._blocked_since is None:
+            self._blocked_since = now
 
     def lost(self, now: float) -> None:
-        """The socket is closed."""
+        """The socket was closed."""
         self.session.close(now)
         self.state = State.CLOSED
 
     def tick(self, now: float) -> None:
-        """Look at the clock; about every second."""
+        """Check the timers; to be called about once a second."""
         options = self._options
         if self.close_reason is not None:
             return
         if self.state is State.HANDSHAKING and now - self._started >= options.handshake_s:
-            self._close("no handshake in time", now)
+            self._close("handshake timeout", now)
         elif self.session.app is None and now - self._started >= options.command_s:
-            self._close("no connect in time", now)
+            self._close("connect timeout", now)
         elif now - self._last_active >= options.idle_s:
             self._close("idle", now)
-        elif self._behind_since is not None and now - self._behind_since >= options.stall_s:
-            self._close("reads too slowly", now)
-        elif self.session.app is not None and now - self._last_word() >= options.ping_s:
+        elif self._blocked_since is not None and now - self._blocked_since >= options.stall_s:
+            self._close("the client reads too slowly", now)
+        elif self.session.app is not None and now - self._last_heard_or_pinged() >= options.ping_s:
             self._last_ping = now
             self.endpoint.ping(self._ms(now))
-        self._look_for_reasons(now)
+        self._check_close_reasons(now)
 
     def shut_down(self, now: float) -> None:
         if self.close_reason is None:
@@ -142,27 +144,26 @@ class ServerConnection:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _last_word(self) -> float:
-        """When the client last said something, or was last asked to.
+    def _last_heard_or_pinged(self) -> float:
+        """Return when the client last sent something or was last pinged.
 
-        Who talks is not asked: a ping that FFmpeg finds unread when it closes makes its kernel throw away what it
-        was still to send, the last frames.
+        A client that sends is not pinged: if FFmpeg closes its socket with an unread ping, its kernel resets the
+        connection and discards the last frames.
         """
         return max(self._last_ping, self._last_received)
 
     def _ms(self, now: float) -> int:
         return int((now - self._started) * 1000) & 0xFFFFFFFF
 
-    def _control_burst(self) -> None:
-        self.state = State.CONTROL_BURST
+    def _announce_parameters(self) -> None:
+        """Called after connect, not before: RTMP 1.0 7.2.1.1, and lal crashes on earlier messages."""
         self.endpoint.announce_window(self._options.window)
         self.endpoint.announce_bandwidth(self._options.bandwidth)
         self.endpoint.announce_chunk_size(self._options.chunk_size)
-        self.state = State.COMMANDS
 
-    def _look_for_reasons(self, now: float) -> None:
-        if self.outbox.overflowed:
-            self._close("too much waits to be sent", now)
+    def _check_close_reasons(self, now: float) -> None:
+        if self.queue.overflowed:
+            self._close("the send queue is full", now)
         reason = self.endpoint.failure or self.session.close_reason
         if reason is not None:
             self._close(reason, now)

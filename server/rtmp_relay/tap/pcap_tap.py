@@ -1,8 +1,8 @@
-"""A pcap of bytes that crossed a socket, without root: the TCP/IP around them is made up, and made up correctly.
+"""Writes bytes that crossed a socket as a pcap, without root privileges, inside synthetic but valid TCP/IP packets.
 
-Every tapped connection gets addresses, a three-way handshake, MSS-sized segments with running sequence numbers,
-acknowledgements, both checksums, and FIN or RST at its end. Times and bytes are real; retransmissions, windows and
-round trips are not and are never invented.
+Every tapped connection gets addresses, a three-way handshake, MSS-sized segments with correct sequence numbers,
+acknowledgements, both checksums, and FIN or RST at its end. Times and bytes are real. The tap cannot see
+retransmissions, windows and round trips, and does not invent them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MSS_OPTION = bytes((2, 4, MSS >> 8, MSS & 0xFF))
 
 
 class Observer(Protocol):
-    """Who is told of every byte of every connection: a tap, a validator."""
+    """Receives every byte of every connection: a tap or a validator."""
 
     def opened(self, number: int, client: tuple[str, int], server: tuple[str, int], time_ns: int) -> None: ...
 
@@ -35,8 +35,14 @@ class Observer(Protocol):
     def closed(self, number: int, by_client: bool, reset: bool, time_ns: int) -> None: ...
 
 
+class PacketWriter(Protocol):
+    """Takes the packets of tapped connections: a `Tap`, or any other writer."""
+
+    def write_packet(self, packet: bytes, time_ns: int) -> None: ...
+
+
 def _checksum(data: bytes) -> int:
-    """RFC 1071. The one's complement sum of 16-bit words is the number they form, modulo 65535."""
+    """Return the RFC 1071 checksum. The one's complement sum of 16-bit words equals the whole number modulo 65535."""
     if len(data) & 1:
         data += b"\0"
     total = int.from_bytes(data, "big")
@@ -47,7 +53,7 @@ def _checksum(data: bytes) -> int:
 
 
 class _Side:
-    """One endpoint's way of writing packets: the constant parts of its headers and its counters."""
+    """Builds the packets of one endpoint: the constant parts of its headers, its sequence number and counters."""
 
     __slots__ = ("acked", "address", "ethernet", "packet_id", "peer_address", "port", "seq", "unacked_segments")
 
@@ -58,7 +64,7 @@ class _Side:
         kind = b"\x08\x00" if len(address) == 4 else b"\x86\xdd"
         self.ethernet = bytes((2, 0, 0, 0, 0, 3 - mac, 2, 0, 0, 0, 0, mac)) + kind
         self.seq = seq
-        self.acked = 0  # of the peer's sequence space
+        self.acked = 0  # the next sequence number expected from the peer
         self.packet_id = 0
         self.unacked_segments = 0
 
@@ -96,12 +102,14 @@ def _addresses(client: str, server: str) -> tuple[bytes, bytes]:
 
 
 class TapConnection:
-    """One connection's packets. `data` before `close`; the handshake is written at once."""
+    """Writes the packets of one connection; the constructor writes the TCP handshake."""
 
-    def __init__(self, tap: Tap, client: tuple[str, int], server: tuple[str, int], time_ns: int, seed: int) -> None:
+    def __init__(
+        self, tap: PacketWriter, client: tuple[str, int], server: tuple[str, int], time_ns: int, seed: int
+    ) -> None:
         self._tap = tap
         client_address, server_address = _addresses(client[0], server[0])
-        # Any initial sequence number is lawful; these only keep connections apart for a reader.
+        # Any initial sequence number is valid; different ones make connections easier to distinguish.
         self._client = _Side(client_address, server_address, client[1], 1, seed * 0x9E3779B1 & 0xFFFFFFFF)
         self._server = _Side(server_address, client_address, server[1], 2, (seed * 0x85EBCA6B + 1) & 0xFFFFFFFF)
         self._closed = False
@@ -114,7 +122,7 @@ class TapConnection:
     ) -> None:
         self._tap.write_packet(source.packet(target.port, flags, payload, options), time_ns)
         target.acked = source.seq
-        target.unacked_segments = 0  # whatever the source sends acknowledges the target
+        target.unacked_segments = 0  # every packet of the source acknowledges the target
 
     def data(self, from_client: bool, data: bytes, time_ns: int) -> None:
         source, target = (self._client, self._server) if from_client else (self._server, self._client)
@@ -141,9 +149,9 @@ class TapConnection:
 
 
 class Tap:
-    """A pcap file, or a row of them when `rotate_bytes` is given (`name-00001.pcap`, ...); an `Observer`.
+    """An `Observer` that writes a pcap file, or several if `rotate_bytes` is given (`name-00001.pcap`, ...).
 
-    A write that fails ends the tap and never the traffic that is tapped.
+    A failed write ends the tap but never the tapped traffic.
     """
 
     def __init__(self, path: str | Path, rotate_bytes: int | None = None) -> None:
@@ -182,11 +190,11 @@ class Tap:
 
     def _give_up(self, error: OSError) -> None:
         self.failed = f"{error.strerror or error}"
-        log.error("the tap stops, the traffic goes on: %s", self.failed)
+        log.error("tap stopped, the traffic continues: %s", self.failed)
         file, self._file = self._file, None
         if file is not None:
             try:
-                os.close(file.fileno())  # without the flush that just failed
+                os.close(file.fileno())  # without flushing, which has just failed
             except OSError:
                 pass
 

@@ -1,7 +1,7 @@
-"""A TCP proxy in one process: records what passes as a pcap (`rtmp-spark tap`) and makes a network bad on purpose.
+"""A TCP proxy that writes the traffic to a pcap (`rtmp-spark tap`) and can simulate a bad network.
 
-It looks at no byte it carries. Each direction is a bounded pump: when one side does not read, the other is not read
-either.
+It does not interpret the bytes. Each direction holds at most one read: while one side does not read, the proxy does not
+read from the other.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from .tap import Observer
-from .url import endpoint, why
+from rtmp_relay.rtmp_url import endpoint, why
+
+from .pcap_tap import Observer
 
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 16
-_GOODBYE_S = 10.0
+_HALF_CLOSED_S = 10.0
 
 
 @dataclass(frozen=True)
-class Weather:
-    """What the network does to each direction of each connection; nothing by default."""
+class NetworkConditions:
+    """How the simulated network treats one direction of each connection; by default it forwards at once."""
 
     delay_s: float = 0.0
     piece_bytes: int = 0  # forward in writes of this many bytes
     bytes_per_s: float = 0.0
-    stall_after: int = 0  # stop for `stall_s` once this many bytes have passed
+    stall_after: int = 0  # pause for `stall_s` once this many bytes have passed
     stall_s: float = 0.0
     cut_after: int = 0  # reset the connection once this many bytes have passed
 
 
-FAIR = Weather()
+PERFECT = NetworkConditions()
 
 
-class _Link:
-    """One proxied connection. Reading and writing fail apart: what a side sent before it hung up is still carried."""
+class _ProxiedConnection:
+    """One proxied connection. What a side sent before it closed is forwarded even if the other side fails."""
 
     def __init__(self, proxy: Proxy, number: int, client: socket.socket, server: socket.socket) -> None:
         self.proxy = proxy
@@ -50,12 +51,12 @@ class _Link:
         self.reset = False
         self.cut = False
 
-    async def carry(self, from_client: bool, weather: Weather) -> None:
+    async def forward(self, from_client: bool, network: NetworkConditions) -> None:
         loop = asyncio.get_running_loop()
         source, target = (self.client, self.server) if from_client else (self.server, self.client)
         passed = 0
         stalled = False
-        deaf = False  # the target takes no more
+        target_closed = False
         while True:
             try:
                 data = await loop.sock_recv(source, _READ_BYTES)
@@ -65,21 +66,21 @@ class _Link:
             if not data:
                 break
             arrived = time.monotonic()
-            if weather.cut_after and passed + len(data) >= weather.cut_after:
-                data = data[: max(0, weather.cut_after - passed)]
+            if network.cut_after and passed + len(data) >= network.cut_after:
+                data = data[: max(0, network.cut_after - passed)]
             for observer in self.proxy.observers:
                 observer.data(self.number, from_client, data, time.time_ns())
-            if weather.delay_s:
-                await asyncio.sleep(max(0.0, arrived + weather.delay_s - time.monotonic()))
-            if not deaf:
-                deaf = not await self._forward(target, data, weather)
+            if network.delay_s:
+                await asyncio.sleep(max(0.0, arrived + network.delay_s - time.monotonic()))
+            if not target_closed:
+                target_closed = not await self._write(target, data, network)
             passed += len(data)
-            if weather.cut_after and passed >= weather.cut_after:
+            if network.cut_after and passed >= network.cut_after:
                 self.cut = self.reset = True
                 return
-            if weather.stall_after and passed >= weather.stall_after and not stalled:
+            if network.stall_after and passed >= network.stall_after and not stalled:
                 stalled = True
-                await asyncio.sleep(weather.stall_s)
+                await asyncio.sleep(network.stall_s)
         if self.first_closed_by_client is None:
             self.first_closed_by_client = from_client
         try:
@@ -88,32 +89,32 @@ class _Link:
             pass
 
     @staticmethod
-    async def _forward(target: socket.socket, data: bytes, weather: Weather) -> bool:
+    async def _write(target: socket.socket, data: bytes, network: NetworkConditions) -> bool:
         loop = asyncio.get_running_loop()
-        size = weather.piece_bytes or len(data)
+        size = network.piece_bytes or len(data)
         for start in range(0, len(data), size or 1):
             piece = data[start : start + size]
             try:
                 await loop.sock_sendall(target, piece)
             except OSError:
                 return False
-            if weather.piece_bytes:
+            if network.piece_bytes:
                 await asyncio.sleep(0)
-            if weather.bytes_per_s:
-                await asyncio.sleep(len(piece) / weather.bytes_per_s)
+            if network.bytes_per_s:
+                await asyncio.sleep(len(piece) / network.bytes_per_s)
         return True
 
 
 class Proxy:
-    """`start`, then `stop`; `port` is the one it got when 0 was asked for."""
+    """Call `start`, then `stop`. `port` is the actual port if `listen` asked for port 0."""
 
     def __init__(
         self,
         listen: tuple[str, int],
         target: tuple[str, int],
         observers: tuple[Observer, ...] = (),
-        upstream: Weather = FAIR,
-        downstream: Weather = FAIR,
+        upstream: NetworkConditions = PERFECT,
+        downstream: NetworkConditions = PERFECT,
     ) -> None:
         self.port = listen[1]
         self.observers = observers
@@ -130,9 +131,9 @@ class Proxy:
         self._socket = socket.create_server(self._listen, family=family, backlog=512)
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
-        self._keep(self._accept(self._socket))
+        self._run(self._accept(self._socket))
 
-    def _keep(self, work: Coroutine[object, object, None]) -> None:
+    def _run(self, work: Coroutine[object, object, None]) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -150,13 +151,13 @@ class Proxy:
             try:
                 client, address = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("cannot accept: %s", error.strerror or error)
+                log.error("cannot accept a connection: %s", error.strerror or error)
                 await asyncio.sleep(0.5)
                 continue
             client.setblocking(False)
-            self._keep(self._carry(client, address))
+            self._run(self._serve(client, address))
 
-    async def _carry(self, client: socket.socket, address: tuple[str, int]) -> None:
+    async def _serve(self, client: socket.socket, address: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
         self.connections += 1
         number = self.connections
@@ -168,27 +169,27 @@ class Proxy:
             except OSError as error:
                 log.error("%s cannot be reached: %s", endpoint(*self._target), why(error))
                 return
-            for one in (client, server):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = _Link(self, number, client, server)
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _ProxiedConnection(self, number, client, server)
             for observer in self.observers:
                 observer.opened(number, address[:2], server.getpeername()[:2], time.time_ns())
-            pumps = [
-                asyncio.ensure_future(link.carry(True, self._upstream)),
-                asyncio.ensure_future(link.carry(False, self._downstream)),
+            forwarders = [
+                asyncio.ensure_future(link.forward(True, self._upstream)),
+                asyncio.ensure_future(link.forward(False, self._downstream)),
             ]
             try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(forwarders, return_when=asyncio.FIRST_COMPLETED)
                 if not link.cut:
-                    # A side that said goodbye may still be told something, but not for ever.
-                    await asyncio.wait(pumps, timeout=_GOODBYE_S)
+                    # The side that sent FIN may still receive data, for a limited time.
+                    await asyncio.wait(forwarders, timeout=_HALF_CLOSED_S)
             finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+                for forwarder in forwarders:
+                    forwarder.cancel()
+                await asyncio.gather(*forwarders, return_exceptions=True)
                 if link.cut:
-                    for one in (client, server):  # close() shall reset, not say goodbye
-                        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    for end in (client, server):  # so that close() sends RST instead of FIN
+                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 by_client = link.first_closed_by_client is not False
                 for observer in self.observers:
                     observer.closed(number, by_client, link.reset, time.time_ns())

@@ -1,7 +1,7 @@
-"""The last bytes of a connection that asyncio gives up too early.
+"""Reads the last bytes of a connection that asyncio closes too early.
 
-A peer that hangs up with something of ours unread resets the connection; a write of ours then fails, and asyncio
-drops the transport together with everything that the peer had sent and we had not yet read. The kernel still has it.
+A peer that closes its socket with unread input resets the connection. Our next write then fails, and asyncio drops the
+transport together with the bytes that the peer sent before and we have not read. The kernel still holds them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _READ_BYTES = 1 << 16
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> bytes:
-    """To be called in `connection_lost`, while the socket is still open; empty inside TLS."""
+    """Return the unread bytes; call it in `connection_lost`, while the socket is still open. Empty inside TLS."""
     if transport.get_extra_info("sslcontext") is not None:
         return b""
     wrapped = transport.get_extra_info("socket")
@@ -25,5 +25,5 @@ def unread_bytes(transport: asyncio.BaseTransport) -> bytes:
             while data := spare.recv(_READ_BYTES):
                 pieces.append(data)
     except OSError:
-        pass  # nothing more, or the reset itself
+        pass  # no more bytes, or the reset
     return b"".join(pieces)

@@ -1,13 +1,15 @@
-"""Streams, players and caches, without sockets."""
+"""Streams, players, header and GOP caches, without sockets."""
 
 from __future__ import annotations
 
 import pytest
 
-from rtmp_relay.frames import Frame, frames_of
-from rtmp_relay.hub import Hub, HubOptions, LiveStream, NameTaken, Player, TooManyPlayers
-from rtmp_relay.outbox import Outbox
-from rtmp_relay.synthetic import Synthetic, Tag
+from rtmp_relay.frames import Frame, Tag, frames_of
+from rtmp_relay.relay.hub import Hub, HubOptions, NameTaken, TooManyPlayers
+from rtmp_relay.relay.live_stream import LiveStream
+from rtmp_relay.relay.player import Player
+from rtmp_relay.relay.send_queue import SendQueue
+from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, dump_aggregate
@@ -17,32 +19,32 @@ CHUNK_SIZE = 4096
 
 class Listener:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def stream_started(self, player: Player) -> None:
-        self.told.append("started")
+        self.calls.append("started")
 
     def stream_ended(self, player: Player) -> None:
-        self.told.append("ended")
+        self.calls.append("ended")
 
     def stream_missing(self, player: Player) -> None:
-        self.told.append("missing")
+        self.calls.append("missing")
 
 
-def new_player(outbox: Outbox | None = None, stream_id: int = 1) -> Player:
-    return Player(Listener(), Outbox() if outbox is None else outbox, stream_id, CHUNK_SIZE)
+def new_player(queue: SendQueue | None = None, stream_id: int = 1) -> Player:
+    return Player(Listener(), SendQueue() if queue is None else queue, stream_id, CHUNK_SIZE)
 
 
 def join(hub: Hub, player: Player, now: float = 0.0) -> LiveStream:
     stream = hub.play("live/cam", player, now)
-    stream.greet(player)
+    stream.send_headers(player)
     return stream
 
 
 def received(player: Player) -> list[Tag]:
-    """What a decoder makes of everything the player was sent."""
+    """Return the tags that a decoder finds in everything queued for the player."""
     wire = b""
-    while data := player.outbox.take(1 << 20):
+    while data := player.queue.take(1 << 20):
         wire += data
     decoder = RtmpDecoder(phase="chunks", chunk_size=CHUNK_SIZE)
     events = decoder.receive_data(wire)
@@ -102,10 +104,11 @@ def test_a_gop_cache_is_bounded() -> None:
     hub = Hub(HubOptions(gop_cache=True, cache_messages=10))
     stream = hub.publish("live/cam", "publisher", 0.0)
     feed(stream, TAGS)
-    assert len(stream.group) <= 10
+    assert stream.gop_cache is not None
+    assert len(stream.gop_cache.frames) <= 10
 
 
-def test_audio_alone_starts_at_once() -> None:
+def test_an_audio_only_stream_starts_without_waiting_for_a_keyframe() -> None:
     hub, player = Hub(), new_player()
     tags = list(Synthetic(seconds=1.0, video=False).tags())
     stream = hub.publish("live/cam", "publisher", 0.0)
@@ -116,7 +119,7 @@ def test_audio_alone_starts_at_once() -> None:
 
 
 @pytest.mark.parametrize("audio_tracks", [1, 2])
-def test_enhanced_configurations_are_kept_per_track(audio_tracks: int) -> None:
+def test_enhanced_configurations_are_cached_per_track(audio_tracks: int) -> None:
     tags = list(Synthetic(seconds=1.0, enhanced=True, audio_tracks=audio_tracks).tags())
     hub, player = Hub(), new_player()
     stream = hub.publish("live/cam", "publisher", 0.0)
@@ -125,8 +128,8 @@ def test_enhanced_configurations_are_kept_per_track(audio_tracks: int) -> None:
     assert received(player) == tags[:HEADERS]
 
 
-def test_one_track_messages_keep_one_configuration_per_track() -> None:
-    """E-RTMP multitrack of the kind OneTrack: three messages configure three tracks; the last of each counts."""
+def test_one_track_messages_cache_one_configuration_per_track() -> None:
+    """E-RTMP multitrack type OneTrack: three messages configure three tracks; the last one of each track counts."""
     hub, player = Hub(), new_player()
     stream = hub.publish("live/cam", "publisher", 0.0)
 
@@ -138,7 +141,7 @@ def test_one_track_messages_keep_one_configuration_per_track() -> None:
     assert received(player) == [config(0, 1), config(1, 2), config(2, 1)]
 
 
-def test_made_up_tracks_do_not_fill_the_memory() -> None:
+def test_invented_tracks_do_not_fill_the_memory() -> None:
     hub = Hub()
     stream = hub.publish("live/cam", "publisher", 0.0)
     for number in range(1000):
@@ -149,7 +152,7 @@ def test_made_up_tracks_do_not_fill_the_memory() -> None:
     assert sum(len(frame.payload) for frame in stream.headers.values()) < 1 << 20
 
 
-def test_a_repeated_configuration_replaces_the_first() -> None:
+def test_a_new_configuration_replaces_the_cached_one() -> None:
     hub, player = Hub(), new_player()
     stream = hub.publish("live/cam", "publisher", 0.0)
     other = Tag(VIDEO, 500, b"\x17\0\0\0\0" + Synthetic(fps=50).avc_config())
@@ -158,7 +161,7 @@ def test_a_repeated_configuration_replaces_the_first() -> None:
     assert received(player) == [TAGS[0], other, TAGS[2]]
 
 
-def test_aggregates_are_split_with_their_times() -> None:
+def test_aggregates_are_split_and_keep_their_timestamps() -> None:
     hub, player = Hub(), new_player()
     join(hub, player)
     stream = hub.publish("live/cam", "publisher", 0.0)
@@ -177,7 +180,7 @@ def test_set_data_frame_is_stripped_and_amf3_data_becomes_amf0() -> None:
     assert received(player) == [Tag(DATA_AMF0, 0, plain), Tag(DATA_AMF0, 1, plain)]
 
 
-def test_a_second_publisher_is_refused_and_the_first_unaffected() -> None:
+def test_a_second_publisher_is_refused_and_the_first_is_unaffected() -> None:
     hub, player = Hub(), new_player()
     join(hub, player)
     stream = hub.publish("live/cam", "first", 0.0)
@@ -188,7 +191,7 @@ def test_a_second_publisher_is_refused_and_the_first_unaffected() -> None:
     assert received(player) == TAGS
 
 
-def test_the_name_is_free_again_and_players_may_stay() -> None:
+def test_players_stay_when_a_name_is_published_again() -> None:
     hub, player = Hub(), new_player()
     join(hub, player)
     stream = hub.publish("live/cam", "first", 0.0)
@@ -198,10 +201,10 @@ def test_the_name_is_free_again_and_players_may_stay() -> None:
     feed(hub.publish("live/cam", "second", 2.0), TAGS)
     assert received(player) == TAGS
     assert isinstance(player.listener, Listener)
-    assert player.listener.told == ["started", "ended", "started"]
+    assert player.listener.calls == ["started", "ended", "started"]
 
 
-def test_a_stream_without_anybody_is_forgotten() -> None:
+def test_a_stream_without_publisher_and_players_is_removed() -> None:
     hub, player = Hub(), new_player()
     stream = join(hub, player)
     hub.publish("live/cam", "publisher", 0.0)
@@ -210,26 +213,26 @@ def test_a_stream_without_anybody_is_forgotten() -> None:
     assert hub.streams == {}
 
 
-def test_players_whose_publisher_does_not_come_are_sent_away_after_the_grace() -> None:
+def test_players_are_removed_after_waiting_30_seconds_for_a_publisher() -> None:
     hub, player = Hub(HubOptions(idle_grace_s=30.0)), new_player()
     join(hub, player, now=100.0)
     hub.tick(129.0)
     assert isinstance(player.listener, Listener)
-    assert player.listener.told == []
+    assert player.listener.calls == []
     hub.tick(130.0)
-    assert player.listener.told == ["missing"]
+    assert player.listener.calls == ["missing"]
     assert hub.streams == {}
 
 
-def test_no_more_players_than_allowed() -> None:
+def test_the_number_of_players_is_limited() -> None:
     hub = Hub(HubOptions(max_players=1))
     join(hub, new_player())
     with pytest.raises(TooManyPlayers):
         join(hub, new_player())
 
 
-def test_a_slow_player_skips_to_a_keyframe_and_the_others_do_not_notice() -> None:
-    hub, fast, slow = Hub(), new_player(), new_player(Outbox(max_messages=20))
+def test_a_slow_player_skips_to_a_keyframe_and_others_are_unaffected() -> None:
+    hub, fast, slow = Hub(), new_player(), new_player(SendQueue(max_messages=20))
     join(hub, fast)
     join(hub, slow)
     stream = hub.publish("live/cam", "publisher", 0.0)
@@ -241,14 +244,14 @@ def test_a_slow_player_skips_to_a_keyframe_and_the_others_do_not_notice() -> Non
     assert slow.frames_skipped > 0
     left = received(slow)
     coded = left[HEADERS:]
-    assert left[:HEADERS] == TAGS[:HEADERS]  # what it cannot do without was never dropped
+    assert left[:HEADERS] == TAGS[:HEADERS]  # headers are never dropped
     assert len(coded) < 20
     if coded:
         assert coded[0].type_id == VIDEO and coded[0].payload[0] >> 4 == 1
 
 
-def test_a_skipping_player_gets_no_sound_before_its_keyframe() -> None:
-    hub, player = Hub(), new_player(Outbox(max_messages=20))
+def test_a_player_that_skips_gets_no_audio_before_the_keyframe() -> None:
+    hub, player = Hub(), new_player(SendQueue(max_messages=20))
     join(hub, player)
     stream = hub.publish("live/cam", "publisher", 0.0)
     overflow = next(i for i, tag in enumerate(TAGS) if tag.timestamp > 600)
@@ -261,7 +264,7 @@ def test_a_skipping_player_gets_no_sound_before_its_keyframe() -> None:
     assert (got[0].type_id, got[0].payload[:2]) == (VIDEO, b"\x17\x01")
 
 
-def test_audio_or_video_can_be_unwanted() -> None:
+def test_a_player_can_decline_audio() -> None:
     hub, player = Hub(), new_player()
     join(hub, player)
     player.wants_audio = False
@@ -271,8 +274,67 @@ def test_audio_or_video_can_be_unwanted() -> None:
     assert sum(tag.type_id == AUDIO for tag in got) == 1  # its configuration
 
 
-def test_a_frame_is_encoded_once_for_equal_players() -> None:
+def test_a_frame_is_encoded_once_per_chunk_size_and_stream_id() -> None:
     frame = Frame(VIDEO, 40, b"\x27\x01\0\0\0" + bytes(9000))
-    assert frame.wire(4096, 1) is frame.wire(4096, 1)
-    assert frame.wire(4096, 2) != frame.wire(4096, 1)
-    assert len(frame.wire(128, 1)) == len(frame.payload) + 12 + (len(frame.payload) - 1) // 128
+    assert frame.encoded(4096, 1) is frame.encoded(4096, 1)
+    assert frame.encoded(4096, 2) != frame.encoded(4096, 1)
+    assert len(frame.encoded(128, 1)) == len(frame.payload) + 12 + (len(frame.payload) - 1) // 128
+
+
+def with_frame_type(tags: list[Tag], frame_type: int) -> list[Tag]:
+    """Return enhanced tags with the frame type bits of every video tag replaced."""
+    return [
+        tag._replace(payload=bytes((tag.payload[0] & 0x8F | frame_type << 4,)) + tag.payload[1:])
+        if tag.type_id == VIDEO
+        else tag
+        for tag in tags
+    ]
+
+
+@pytest.mark.parametrize("frame_type", [0, 6, 7])
+def test_keyframes_with_a_reserved_frame_type_are_recognised_from_their_nal_units(frame_type: int) -> None:
+    """MediaMTX writes frame type 0 in every enhanced video message."""
+    tags = with_frame_type(list(Synthetic(seconds=3.0, gop=25, enhanced=True).tags()), frame_type)
+    hub, early, late = Hub(), new_player(), new_player()
+    join(hub, early)
+    stream = hub.publish("live/cam", "publisher", 0.0)
+    half = next(i for i, tag in enumerate(tags) if tag.timestamp > 1200)
+    feed(stream, tags[:half])
+    join(hub, late)
+    feed(stream, tags[half:])
+    assert received(early) == tags
+    first_key = next(i for i, tag in enumerate(tags) if tag.type_id == VIDEO and tag.timestamp == 2000)
+    assert received(late) == tags[:HEADERS] + tags[first_key:]
+
+
+def test_a_player_does_not_wait_for_a_keyframe_longer_than_ten_seconds_of_media() -> None:
+    """Video of an unknown codec with frame type 0 has no keyframe that the relay could recognise."""
+    unknown = [Tag(VIDEO, ms, b"\x81zzzz" + bytes((1, 2, 3))) for ms in range(0, 12_000, 40)]
+    sound = [Tag(AUDIO, ms, b"\xaf\x01" + bytes((1, 2))) for ms in range(20, 12_000, 40)]
+    tags = sorted(unknown + sound, key=lambda tag: tag.timestamp)
+    hub, player = Hub(), new_player()
+    stream = hub.publish("live/cam", "publisher", 0.0)
+    feed(stream, tags[:2])
+    join(hub, player)
+    feed(stream, tags[2:])
+    assert received(player) == [tag for tag in tags if tag.timestamp >= 10_040]
+
+
+def test_audio_does_not_wait_for_video_that_has_stopped() -> None:
+    sound = [Tag(AUDIO, ms, b"\xaf\x01" + bytes((1, 2))) for ms in range(0, 15_000, 20)]
+    hub, player = Hub(), new_player()
+    stream = hub.publish("live/cam", "publisher", 0.0)
+    feed(stream, TAGS[:4])
+    join(hub, player)
+    feed(stream, sound)
+    assert received(player)[HEADERS:] == [tag for tag in sound if tag.timestamp >= 10_000]
+
+
+def test_a_player_does_not_wait_forever_if_timestamps_do_not_advance() -> None:
+    frame = Tag(VIDEO, 0, b"\x27\x01\0\0\0" + bytes(5))
+    hub, player = Hub(), new_player(SendQueue(max_messages=5000))
+    stream = hub.publish("live/cam", "publisher", 0.0)
+    feed(stream, TAGS[:4])
+    join(hub, player)
+    feed(stream, [frame] * 2_010)
+    assert received(player).count(frame) == 10

@@ -1,4 +1,4 @@
-"""The tap's pcap against scapy, a naive reassembly and tshark; rotation; a disk that is full; a worse network."""
+"""The pcap of a tap, checked with scapy, a simple reassembly and tshark; rotation; a full disk."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rtmp_relay.laboratory import record_clean
-from rtmp_relay.rewrite import rewrite_capture
-from rtmp_relay.tap import MSS, Tap
+from rtmp_relay.faults.fault_captures import record_clean
+from rtmp_relay.tap.pcap_tap import MSS, Tap
 
 pytest.importorskip("scapy", reason="scapy is not installed")
 
@@ -36,9 +35,7 @@ def write(path: Path, client: tuple[str, int], server: tuple[str, int]) -> tuple
 
 
 @pytest.mark.parametrize(("client", "server"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
-def test_every_header_is_what_scapy_would_have_written(
-    tmp_path: Path, client: tuple[str, int], server: tuple[str, int]
-) -> None:
+def test_every_header_is_what_scapy_writes(tmp_path: Path, client: tuple[str, int], server: tuple[str, int]) -> None:
     write(tmp_path / "t.pcap", client, server)
     for packet in rdpcap(str(tmp_path / "t.pcap")):
         again = packet.copy()
@@ -52,7 +49,7 @@ def test_every_header_is_what_scapy_would_have_written(
         assert len(packet[TCP].payload) <= MSS
 
 
-def test_sequence_numbers_rebuild_both_directions(tmp_path: Path) -> None:
+def test_both_directions_can_be_reassembled_by_sequence_number(tmp_path: Path) -> None:
     up, down = write(tmp_path / "t.pcap", CLIENT, SERVER)
     packets = rdpcap(str(tmp_path / "t.pcap"))
     assert [str(p[TCP].flags) for p in packets[:3]] == ["S", "SA", "A"]
@@ -66,12 +63,12 @@ def test_sequence_numbers_rebuild_both_directions(tmp_path: Path) -> None:
                 assert segment.seq == (first + len(stream)) & 0xFFFFFFFF
                 stream += bytes(segment.payload)
         assert stream == expected
-        # what the other side acknowledged in the end: the SYN, every byte, the FIN
+        # the other side acknowledges the SYN, every byte and the FIN
         last_ack = [p[TCP].ack for p in packets if p[IP].src != address][-1]
         assert last_ack == (first + len(stream) + 1) & 0xFFFFFFFF
 
 
-def test_times_are_kept_to_the_nanosecond(tmp_path: Path) -> None:
+def test_times_have_nanosecond_resolution(tmp_path: Path) -> None:
     write(tmp_path / "t.pcap", CLIENT, SERVER)
     data = (tmp_path / "t.pcap").read_bytes()
     assert data[:4] == bytes.fromhex("4d3cb2a1")  # little-endian magic of nanosecond pcap
@@ -80,7 +77,7 @@ def test_times_are_kept_to_the_nanosecond(tmp_path: Path) -> None:
     assert times[-1] == 1_700_000_001.0
 
 
-def test_wireshark_has_no_complaints(tmp_path: Path) -> None:
+def test_tshark_reports_no_errors_or_warnings(tmp_path: Path) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
     record_clean(tmp_path / "t.pcap", players=2, seconds=1.0)
@@ -89,7 +86,7 @@ def test_wireshark_has_no_complaints(tmp_path: Path) -> None:
     assert "Errors" not in done.stdout and "Warns" not in done.stdout, done.stdout
 
 
-def test_rotation_keeps_every_packet_and_every_file_whole(tmp_path: Path) -> None:
+def test_rotation_loses_no_packet_and_every_file_is_complete(tmp_path: Path) -> None:
     whole, parts = Tap(tmp_path / "whole.pcap"), Tap(tmp_path / "part.pcap", rotate_bytes=10_000)
     for tap in (whole, parts):
         tap.opened(1, CLIENT, SERVER, 1)
@@ -104,8 +101,8 @@ def test_rotation_keeps_every_packet_and_every_file_whole(tmp_path: Path) -> Non
     assert all(file.stat().st_size < 12_000 for file in files)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_full_disk_ends_the_tap_and_nothing_else() -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_ends_the_tap_without_an_exception() -> None:
     tap = Tap("/dev/full")
     tap.opened(1, CLIENT, SERVER, 1)
     for number in range(200):
@@ -115,17 +112,3 @@ def test_a_full_disk_ends_the_tap_and_nothing_else() -> None:
     tap.data(1, True, b"more", 300)
     tap.closed(1, True, False, 301)
     tap.close()
-
-
-def test_loss_reordering_and_duplication_hit_only_data_packets(tmp_path: Path) -> None:
-    write(tmp_path / "t.pcap", CLIENT, SERVER)
-    before = [bytes(p) for p in rdpcap(str(tmp_path / "t.pcap"))]
-    counts = rewrite_capture(tmp_path / "t.pcap", tmp_path / "u.pcap", lose=0.2, reorder=0.3, duplicate=0.5, skip=2)
-    after = [bytes(p) for p in rdpcap(str(tmp_path / "u.pcap"))]
-    assert all(counts.values())
-    assert len(after) == len(before) - counts["lost"] + counts["duplicated"]
-    without_data = [p for p in before if not Ether(p)[TCP].payload]
-    assert [p for p in after if not Ether(p)[TCP].payload] == without_data
-    assert set(after) <= set(before)
-    assert rewrite_capture(tmp_path / "t.pcap", tmp_path / "v.pcap") == {"lost": 0, "reordered": 0, "duplicated": 0}
-    assert (tmp_path / "v.pcap").read_bytes() == (tmp_path / "t.pcap").read_bytes()

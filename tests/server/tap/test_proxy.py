@@ -1,4 +1,4 @@
-"""The proxy: what passes is what was sent, whatever the weather; and the tap holds it."""
+"""The proxy forwards every byte under any network conditions, and its tap records them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ import time
 from pathlib import Path
 
 import pytest
-from relaykit import start_playing
+from kit.relay_process import start_playing
 
-from rtmp_relay.client import Refused, Tag, publish
-from rtmp_relay.proxy import Proxy, Weather
-from rtmp_relay.relay import Relay, RelayOptions
-from rtmp_relay.synthetic import Synthetic
-from rtmp_relay.tap import Tap
-from rtmp_relay.wire import unread_bytes
+from rtmp_relay.client.rtmp_client import Refused, Tag, publish
+from rtmp_relay.relay.relay_server import Relay, RelayOptions
+from rtmp_relay.synthetic_media import Synthetic
+from rtmp_relay.tap.pcap_tap import Tap
+from rtmp_relay.tap.proxy import NetworkConditions, Proxy
+from rtmp_relay.tap.unread_bytes import unread_bytes
 
 MEDIA = Synthetic(seconds=1.0)
 TAGS = list(MEDIA.tags())
 
 
-async def through(weather: Weather, observers: tuple[Tap, ...] = (), downstream: Weather = Weather()) -> list[Tag]:
-    """Publish through a proxy to a relay, play from it directly; what the player got."""
+async def through(
+    network: NetworkConditions, observers: tuple[Tap, ...] = (), downstream: NetworkConditions = NetworkConditions()
+) -> list[Tag]:
+    """Publish through a proxy to a relay and play directly from the relay. Returns what the player received."""
     relay = Relay(RelayOptions(port=0))
     await relay.start()
-    proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", relay.port), observers, weather, downstream)
+    proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", relay.port), observers, network, downstream)
     await proxy.start()
     got: list[Tag] = []
     playing = await start_playing(f"rtmp://127.0.0.1:{relay.port}/live/cam", got.append, duration_s=60)
@@ -45,38 +47,38 @@ async def through(weather: Weather, observers: tuple[Tap, ...] = (), downstream:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "weather",
+    "network",
     [
-        Weather(),
-        Weather(piece_bytes=1),
-        Weather(delay_s=0.05),
-        Weather(stall_after=20_000, stall_s=0.5),
-        Weather(bytes_per_s=200_000, piece_bytes=2000),
+        NetworkConditions(),
+        NetworkConditions(piece_bytes=1),
+        NetworkConditions(delay_s=0.05),
+        NetworkConditions(stall_after=20_000, stall_s=0.5),
+        NetworkConditions(bytes_per_s=200_000, piece_bytes=2000),
     ],
-    ids=["fair", "one byte", "delay", "stall", "rate"],
+    ids=["perfect", "one byte", "delay", "stall", "rate"],
 )
-def test_bad_weather_changes_no_tag(weather: Weather) -> None:
-    assert asyncio.run(through(weather)) == TAGS
+def test_a_bad_network_changes_no_tag(network: NetworkConditions) -> None:
+    assert asyncio.run(through(network)) == TAGS
 
 
-def test_a_cut_connection_ends_the_stream_for_its_players() -> None:
-    got = asyncio.run(through(Weather(cut_after=30_000)))
+def test_a_reset_connection_ends_the_stream_for_its_players() -> None:
+    got = asyncio.run(through(NetworkConditions(cut_after=30_000)))
     assert 3 < len(got) < len(TAGS)
     assert got == TAGS[: len(got)]
 
 
-def test_a_connection_cut_in_the_handshake_is_a_refusal() -> None:
+def test_a_reset_in_the_handshake_raises_refused() -> None:
     with pytest.raises(Refused):
-        asyncio.run(through(Weather(cut_after=1000)))
+        asyncio.run(through(NetworkConditions(cut_after=1000)))
 
 
-def test_the_tap_of_a_proxy_holds_both_directions(tmp_path: Path) -> None:
+def test_the_tap_of_a_proxy_contains_what_the_client_sent(tmp_path: Path) -> None:
     pytest.importorskip("scapy", reason="scapy is not installed")
     from scapy.layers.inet import TCP
     from scapy.utils import PcapReader
 
     tap = Tap(tmp_path / "t.pcap")
-    asyncio.run(through(Weather(), (tap,)))
+    asyncio.run(through(NetworkConditions(), (tap,)))
     tap.close()
     segments = [packet[TCP] for packet in PcapReader(str(tmp_path / "t.pcap"))]
     from_client = [segment for segment in segments if segment.sport == segments[0].sport]
@@ -87,7 +89,7 @@ def test_the_tap_of_a_proxy_holds_both_directions(tmp_path: Path) -> None:
         assert tag.payload[:60] in up
 
 
-def test_the_tap_command(start_relay: object, tmp_path: Path) -> None:
+def test_the_tap_command_records_a_published_stream(start_relay: object, tmp_path: Path) -> None:
     assert callable(start_relay)
     relay = start_relay()
     command = [sys.executable, "-m", "rtmp_spark.cli", "tap", "--listen", "127.0.0.1:0", "--to", relay.address]
@@ -104,8 +106,8 @@ def test_the_tap_command(start_relay: object, tmp_path: Path) -> None:
     assert size > sum(len(tag.payload) for tag in TAGS)
 
 
-def test_rtmps(tmp_path: Path) -> None:
-    """The same inside TLS; the relay's tap is of the plain bytes."""
+def test_publish_and_play_over_tls(tmp_path: Path) -> None:
+    """The relay's tap records the decrypted bytes."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
@@ -131,8 +133,8 @@ def test_rtmps(tmp_path: Path) -> None:
     assert b"@setDataFrame" in (tmp_path / "t.pcap").read_bytes()
 
 
-def test_what_a_peer_sent_before_it_reset_the_connection_is_not_lost() -> None:
-    """A write of ours that fails must not cost us what the peer had said before."""
+def test_bytes_that_a_peer_sent_before_a_reset_are_read() -> None:
+    """A failed write must not lose the bytes that the peer sent before."""
 
     async def run() -> bytes:
         loop = asyncio.get_running_loop()
@@ -157,8 +159,8 @@ def test_what_a_peer_sent_before_it_reset_the_connection_is_not_lost() -> None:
         peer = socket.create_connection(server.sockets[0].getsockname())
         transport = await made
         transport.write(b"a ping that is never read")
-        time.sleep(0.05)  # on purpose without giving asyncio a chance to read
-        peer.sendall(b"last words")
+        time.sleep(0.05)  # blocks the event loop on purpose, so that asyncio cannot read
+        peer.sendall(b"last bytes")
         peer.close()
         time.sleep(0.05)
         transport.write(b"too late")
@@ -167,4 +169,4 @@ def test_what_a_peer_sent_before_it_reset_the_connection_is_not_lost() -> None:
         server.close()
         return bytes(got)
 
-    assert asyncio.run(run()) == b"last words"
+    assert asyncio.run(run()) == b"last bytes"

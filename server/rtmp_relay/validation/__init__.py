@@ -1,0 +1,1 @@
+"""Analyzes live traffic (`--validate` and `--live` of `relay` and `tap`)."""
