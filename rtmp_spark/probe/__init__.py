@@ -1,0 +1,1 @@
+"""The conformance suite for RTMP servers and clients (`rtmp-spark probe`)."""

@@ -1,0 +1,1 @@
+"""The cases, one section per file."""

@@ -1,0 +1,121 @@
+"""Media that cases publish, and the comparison of what a player got.
+
+Servers may remux, so audio and video are compared as elementary streams (the codec data without the tag header) and as
+differences of timestamps. Equal bytes are ok; equal codec data in another tag is non-strict.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rtmp_relay.frames import Frame, Tag
+from rtmp_relay.synthetic_media import Synthetic
+from rtmp_spark.codec.errors import DecodeError
+from rtmp_spark.codec.media.codecs import FAMILY_OF
+from rtmp_spark.codec.media.tag import parse_tag
+from rtmp_spark.codec.message import AUDIO, VIDEO
+
+from .outcome import Failed, Outcome, Result, non_strict, unimplemented
+from .peer import Choice, Peer, Received
+from .session import Probe
+from .wire import Silence
+
+_REMUX_MS = 1  # rounding of servers that convert timestamps to another clock
+
+
+def small_media(**changes: object) -> list[Tag]:
+    """Metadata, configurations, ten video frames with two keyframes, and audio."""
+    values = {"seconds": 0.4, "fps": 25, "gop": 5, "video_bitrate": 100_000, **changes}
+    return list(Synthetic(**values).tags())  # type: ignore[arg-type]
+
+
+def coded(tags: list[Tag], type_id: int | None = None) -> list[Tag]:
+    """The coded frames: no configurations, no data, no empty messages."""
+    kinds = (AUDIO, VIDEO) if type_id is None else (type_id,)
+    return [tag for tag in tags if tag.type_id in kinds and tag.payload and not Frame(*tag).is_header]
+
+
+def elementary(tag: Tag) -> tuple[object, ...]:
+    """Codec and codec data of each track; the whole payload if the tag cannot be parsed."""
+    try:
+        return tuple(
+            (FAMILY_OF.get(one.codec or "", one.codec), one.track_id, tag.payload[one.body_start : one.body_end])
+            for one in parse_tag(tag.type_id, tag.payload)
+        )
+    except DecodeError:
+        return (tag.payload,)
+
+
+async def deliver(publisher: Peer, player: Peer, tags: list[Tag]) -> None:
+    """Publish tags and wait until the player has the last coded frame of each kind. Raises Closed or Silence."""
+    for tag in tags:
+        await publisher.tag(tag)
+    await arrival(player, tags)
+
+
+async def arrival(player: Peer, tags: list[Tag]) -> None:
+    for type_id in (AUDIO, VIDEO):
+        frames = coded(tags, type_id)
+        if frames:
+            word = "audio" if type_id == AUDIO else "video"
+            await player.wait(_holds(elementary(frames[-1])), f"the last {word} frame")
+
+
+def _holds(wanted: tuple[object, ...]) -> Choice:
+    """Chooses the message with this codec data."""
+
+    def choice(one: Received) -> bool:
+        message = one.message
+        if message.type_id not in (AUDIO, VIDEO) or not message.payload:
+            return False
+        return elementary(Tag(message.type_id, message.timestamp, message.payload)) == wanted
+
+    return choice
+
+
+def compare(sent: list[Tag], got: list[Tag]) -> Result:
+    """Compare coded frames and their timestamps. Raises Failed."""
+    worst: Outcome | None = None
+    for type_id, word in ((AUDIO, "audio"), (VIDEO, "video")):
+        wanted, found = coded(sent, type_id), coded(got, type_id)
+        if not wanted:
+            continue
+        if [tag.payload for tag in wanted] != [tag.payload for tag in found]:
+            if [elementary(tag) for tag in wanted] != [elementary(tag) for tag in found]:
+                raise Failed(_difference(wanted, found, word))
+            worst = non_strict(f"the {word} arrived with other tag headers")
+        steps = [later.timestamp - earlier.timestamp for earlier, later in pairwise(wanted)]
+        arrived = [later.timestamp - earlier.timestamp for earlier, later in pairwise(found)]
+        off = max((abs(_signed(a - b)) for a, b in zip(steps, arrived, strict=True)), default=0)
+        if off > _REMUX_MS:
+            raise Failed(f"the distance between {word} timestamps changed by {off} ms")
+        if off:
+            worst = non_strict(f"{word} timestamps are off by {off} ms")
+    return worst
+
+
+def _signed(value: int) -> int:
+    return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+def _difference(wanted: list[Tag], found: list[Tag], word: str) -> str:
+    if len(wanted) != len(found):
+        return f"{len(found)} of {len(wanted)} {word} frames arrived"
+    number = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if elementary(a) != elementary(b))
+    return f"the codec data of {word} frame {number + 1} of {len(wanted)} changed"
+
+
+async def pass_through(p: Probe, tags: list[Tag], optional: bool = False) -> Result:
+    """Publish tags to a player that is already there, and compare. `optional`: a server may refuse or drop them."""
+    publisher = await p.publisher()
+    player = await p.player(publisher.name)
+    try:
+        await deliver(publisher, player, tags)
+    except (Silence, Failed) as error:
+        if not optional or coded(player.tags()):
+            raise
+        await p.reference()
+        await player.is_open()
+        how = "closed the publisher's connection" if publisher.closed else "does not forward it"
+        return unimplemented(f"the server {how} ({error})")
+    return compare(tags, player.tags())
