@@ -3,4 +3,4 @@
 Importing this package loads nothing else, so the codec can be used without Spark.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

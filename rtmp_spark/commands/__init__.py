@@ -1,1 +1,1 @@
-"""One module per subcommand of `rtmp-spark`: `add_arguments(parser)` and `run(args) -> exit code`."""
+"""One module per command of `rtmp-spark`: `add_arguments(parser)` and `run(args)`, which returns the exit code."""

@@ -1,7 +1,7 @@
-"""`rtmp-spark doctor`: what this machine has and lacks, with the remedies.
+"""`rtmp-spark doctor`: check the requirements on this machine, with a remedy for each problem.
 
-It looks and tells; it changes nothing, and goes to the network only when `--fetch` asks it to. What the package
-needs is read from the package's own metadata, so that it stands in one place.
+It changes nothing and uses the network only with `--fetch`. Required packages are read from the metadata of the
+installed package.
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.commands.exit_codes import ENVIRONMENT
+from rtmp_spark.install_command import install_command
 
 OLDEST_PYTHON = (3, 10)
 RELAY_PORT = 1935
-ENVIRONMENT = 3
 
-# What is lost without an extra; those that are not here are needed (`spark`) or for developers.
+# Optional extras and what they are for. Other extras are required (`spark`) or for developers.
 OPTIONAL_EXTRAS = {
+    "lake": "reading a lake: report --lake, check --lake, sql",
     "zstd": "reading .zst captures",
     "tls": "decrypting RTMPS",
+    "av": "extract to MP4",
     "notebook": "the notebooks",
 }
+_EXTRA_ORDER = {"": 0, "spark": 1, **{extra: number for number, extra in enumerate(OPTIONAL_EXTRAS, 2)}}
 TOOLS = {
     "ffmpeg": "publishing and playing test traffic",
     "tshark": "comparing with Wireshark",
@@ -43,7 +47,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. Only `missing` makes the doctor fail."""
+    """The result of one check. Only `missing` makes `doctor` fail."""
 
     name: str
     state: str  # ok, note, missing
@@ -52,8 +56,10 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument("--fetch", action="store_true", help="fetch the Delta jars now instead of at the first ingest")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument(
+        "--fetch", action="store_true", help="download the Delta jars now instead of during the first ingest"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,15 +80,15 @@ def show(checks: list[Check]) -> None:
             print(f"{'':8} {'':{width}}  -> {check.remedy}")
     missing = [check.name for check in checks if check.state == "missing"]
     print()
-    print(f"Missing: {', '.join(missing)}." if missing else "Everything that is needed is there.")
+    print(f"Missing: {', '.join(missing)}." if missing else "All requirements are met.")
 
 
 def examine(fetch: bool = False) -> Iterator[Check]:
     yield python()
     try:
-        packages = list(required_packages())
+        packages = _each_once(required_packages())
     except importlib.metadata.PackageNotFoundError:
-        yield Check("rtmp-spark", "missing", "runs from a directory, not installed", "pip install .")
+        yield Check("rtmp-spark", "missing", "not installed; running from a source directory", "pip install .")
         packages = []
     yield from (package(name, pin) for name, pin, extra in packages if extra == "")
     spark = [package(name, pin, "spark") for name, pin, extra in packages if extra == "spark"]
@@ -93,8 +99,8 @@ def examine(fetch: bool = False) -> Iterator[Check]:
     for extra, purpose in OPTIONAL_EXTRAS.items():
         yield from (optional(name, extra, purpose) for name, _, of in packages if of == extra)
     yield from (tool(name, purpose) for name, purpose in TOOLS.items())
-    yield writable("current directory", Path.cwd(), "Change to a directory that you may write to.")
-    yield writable("temporary files", Path(tempfile.gettempdir()), "Set TMPDIR to a directory that you may write to.")
+    yield writable("current directory", Path.cwd(), "Change to a writable directory.")
+    yield writable("temporary files", Path(tempfile.gettempdir()), "Set TMPDIR to a writable directory.")
     yield port()
     yield encoding()
 
@@ -107,23 +113,31 @@ def python() -> Check:
 
 
 def required_packages() -> Iterator[tuple[str, str, str]]:
-    """(name, exact version or "", extra or "") of what rtmp-spark says it needs."""
+    """(name, exact version or "", extra or "") of each package that rtmp-spark requires."""
     for line in importlib.metadata.requires("rtmp-spark") or []:
         match = re.match(r"([\w.-]+)\s*(\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*[\"'](\w+)[\"'])?", line)
-        if match and match[1] != "rtmp-spark" and not match[2]:  # an extra of a package comes beside the package
+        if match and match[1] != "rtmp-spark" and not match[2]:  # the package itself is listed separately
             pin = re.search(r"==\s*([\w.]+)", match[3])
             yield match[1], pin[1] if pin else "", match[4] or ""
 
 
+def _each_once(packages: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """The packages without repetition: one that is required is not listed again as optional."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for one in sorted(packages, key=lambda one: _EXTRA_ORDER.get(one[2], len(_EXTRA_ORDER))):
+        found.setdefault(one[0], one)
+    return list(found.values())
+
+
 def package(name: str, pin: str, extra: str = "") -> Check:
-    install = f"pip install 'rtmp-spark[{extra}]'" if extra else "pip install --force-reinstall rtmp-spark"
+    install = install_command(extra)
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        of = "; ingest, demo and --lake need it, the rest works without" if extra else ""
-        return Check(name, "missing", f"not installed{of}", install)
+        needed_by = "; required by ingest and demo only" if extra else ""
+        return Check(name, "missing", f"not installed{needed_by}", install)
     if pin and version != pin:
-        return Check(name, "missing", f"{version}, but {pin} is needed", install)
+        return Check(name, "missing", f"{version} is installed, {pin} is required", install)
     return Check(name, "ok", version)
 
 
@@ -131,7 +145,7 @@ def optional(name: str, extra: str, purpose: str) -> Check:
     try:
         return Check(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, "note", f"not installed; only for {purpose}", f"pip install 'rtmp-spark[{extra}]'")
+        return Check(name, "note", f"not installed; needed only for {purpose}", install_command(extra))
 
 
 def java() -> Check:
@@ -141,7 +155,7 @@ def java() -> Check:
         home = jars.java_home()
         binary = home / "bin" / "java" if home else Path(shutil.which("java") or "java")
         version = re.search(r'version "([^"]+)"', jars.check_java(binary))
-        return Check("Java", "ok", f"{version[1] if version else 'of unknown version'} ({binary})")
+        return Check("Java", "ok", f"{version[1] if version else 'unknown version'} ({binary})")
     except UserError as error:
         return Check("Java", "missing", error.text, error.remedy)
 
@@ -157,23 +171,23 @@ def delta_jars(fetch: bool) -> Check:
         return Check("Delta jars", "missing", error.text, error.remedy)
     if any(directory.glob("*delta-spark_*.jar")):
         return Check("Delta jars", "ok", str(directory))
-    remedy = "`rtmp-spark doctor --fetch` fetches them now, without a network name a directory in RTMP_SPARK_JARS."
-    return Check("Delta jars", "note", "not fetched yet; the first ingest will", remedy)
+    remedy = "`rtmp-spark doctor --fetch` downloads them now. Offline, set RTMP_SPARK_JARS to their directory."
+    return Check("Delta jars", "note", "not downloaded yet; the first ingest downloads them", remedy)
 
 
 def tool(name: str, purpose: str) -> Check:
     found = shutil.which(name)
     if found:
         return Check(name, "ok", found)
-    return Check(name, "note", f"not found; only for {purpose}")
+    return Check(name, "note", f"not found; needed only for {purpose}")
 
 
 def writable(name: str, directory: Path, remedy: str) -> Check:
     try:
         with tempfile.TemporaryFile(dir=directory):
-            return Check(name, "ok", f"{directory} can be written")
+            return Check(name, "ok", f"{directory} is writable")
     except OSError as error:
-        return Check(name, "missing", f"{directory} cannot be written: {error.strerror}", remedy)
+        return Check(name, "missing", f"{directory} is not writable: {error.strerror}", remedy)
 
 
 def port() -> Check:
@@ -183,13 +197,13 @@ def port() -> Check:
         try:
             listener.bind(("127.0.0.1", RELAY_PORT))
         except OSError as error:
-            another = f"Give the relay another one: rtmp-spark relay --listen 127.0.0.1:{RELAY_PORT + 1}"
-            return Check(name, "note", f"cannot be used: {error.strerror}", another)
-    return Check(name, "ok", "free for the relay")
+            another = f"Use another port for the relay: rtmp-spark relay --listen 127.0.0.1:{RELAY_PORT + 1}"
+            return Check(name, "note", f"not available: {error.strerror}", another)
+    return Check(name, "ok", "available for the relay")
 
 
 def encoding() -> Check:
     name = locale.getpreferredencoding(False)
     if name.lower().replace("-", "") == "utf8":
         return Check("text encoding", "ok", name)
-    return Check("text encoding", "note", f"{name}: names from captures may look odd", "Set PYTHONUTF8=1.")
+    return Check("text encoding", "note", f"{name}; non-ASCII names from captures may be garbled", "Set PYTHONUTF8=1.")

@@ -1,6 +1,6 @@
-"""`rtmp-spark ingest`: captures into the Delta tables of a lake.
+"""`rtmp-spark ingest`: decode captures into the Delta tables of a lake. options/ingest_options.py has its options.
 
-Arguments, a session, one call, a summary. `--follow` is this in a loop over files that are closed.
+`--follow` repeats this for every file of a directory that is complete.
 """
 
 from __future__ import annotations
@@ -14,87 +14,73 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.harmless import harmless
-from rtmp_spark.commands.quantities import amount, size
-from rtmp_spark.commands.recording_options import add_keylog_argument, load_keylog, parse_host, parse_port, parse_time
+from rtmp_spark.commands.exit_codes import INTERRUPTED
+from rtmp_spark.commands.options.capture_options import load_keylog
+from rtmp_spark.commands.options.ingest_options import add_ingest_arguments, ingest_options
+from rtmp_spark.commands.output.error_message import explain_error
+from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 
 if TYPE_CHECKING:
-    from rtmp_spark.spark.paths import CaptureFile
-    from rtmp_spark.spark.stoppable import Stop
-    from rtmp_spark.spark.summary import Summary
+    from rtmp_spark.ingest.captures.capture_paths import CaptureFile
+    from rtmp_spark.ingest.ingest_summary import Summary
+    from rtmp_spark.spark.cancellable import Stop
 
-SMALL_BYTES = 8 << 30  # up to here Java's slow compiler takes more time than its better code gives back
+CORE_SECONDS_PER_GB = 8  # docs/scale.md
+SMALL_BYTES = 8 << 30  # below this, Java's optimising compiler costs more time than its code saves
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="captures: files, directories, globs or URIs")
-    parser.add_argument("--lake", required=True, metavar="DIR", help="where the tables are; made when it is not there")
-    parser.add_argument("--keep-payloads", action="store_true", help="keep the bytes of messages in their own table")
-    parser.add_argument("--keep-secrets", action="store_true", help="keep stream keys, tokens and passwords readable")
-    parser.add_argument(
-        "--sensor", default="", metavar="NAME", help="where the captures were recorded; part of the uid"
-    )
-    parser.add_argument("--port", type=parse_port, metavar="N", help="only connections from or to this port")
-    parser.add_argument("--host", type=parse_host, metavar="ADDRESS", help="only connections from or to this address")
-    parser.add_argument("--since", type=parse_time, metavar="TIME", help="from this time on (2026-01-31T12:00:00, UTC)")
-    parser.add_argument("--until", type=parse_time, metavar="TIME", help="up to this time")
-    add_keylog_argument(parser)
-    parser.add_argument(
-        "--split-size",
-        type=size,
-        default=64 << 20,
-        metavar="SIZE",
-        help="cut captures into byte ranges of this size (64MB)",
-    )
-    parser.add_argument("--master", metavar="URL", help="Spark master; by default all cores of this machine")
-    parser.add_argument("--redo", action="store_true", help="decode captures of the lake again and replace their rows")
-    parser.add_argument("--verify", action="store_true", help="read files that the ledger knows by path, size and time")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan and do nothing")
-    parser.add_argument(
-        "--follow", metavar="DIR", help="ingest files of this directory as they are closed, until stopped"
-    )
-    parser.add_argument(
-        "--settle",
-        type=amount,
-        default=10.0,
-        metavar="S",
-        help="with --follow: a file unchanged for so many seconds is closed (10)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    add_ingest_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    try:
+        return _run(args)
+    except (Exception, KeyboardInterrupt) as error:
+        if args.json:  # a scheduler gets one line in every case
+            print(json.dumps(_failure(error)))
+        raise
+
+
+def _failure(error: BaseException) -> dict[str, object]:
+    if not isinstance(error, Exception):
+        return {"exit_code": INTERRUPTED, "error": str(error) or "Interrupted."}
+    text, remedy, code = explain_error(error)
+    return {"exit_code": code, "error": f"{text} {remedy}".strip()}
+
+
+def _run(args: argparse.Namespace) -> int:
     if not args.paths and not args.follow:
-        raise UserError("No capture was named.", "Give files or directories, or --follow DIR.")
-    load_keylog(args)  # what is wrong with it is told before Spark starts
-    from rtmp_spark.spark.paths import list_captures
-    from rtmp_spark.spark.stoppable import Stop, run_stoppable
+        raise UserError("No captures given.", "Name files or directories, or use --follow DIR.")
+    load_keylog(args)  # reports an invalid key log before Spark starts
+    from rtmp_spark.ingest.captures.capture_paths import list_captures
+    from rtmp_spark.spark.cancellable import Stop, run_stoppable
 
     files = list_captures(args.paths)
     if args.paths and not files and not args.follow:
-        remedy = "In a directory they are files named *.pcap, *.pcapng or *.cap, with .gz or .zst too."
-        raise UserError(f"There are no captures in {', '.join(args.paths)}.", remedy)
+        remedy = "In a directory, captures are named *.pcap, *.pcapng or *.cap, optionally with .gz or .zst."
+        raise UserError(f"No captures found in {', '.join(args.paths)}.", remedy)
     stop = Stop()
     return run_stoppable(stop, partial(_with_spark, args, files, stop))
 
 
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
-    from rtmp_spark.spark.session import start_spark
-    from rtmp_spark.spark.stoppable import Stopped
+    from rtmp_spark.spark.cancellable import Stopped
+    from rtmp_spark.spark.spark_session import start_spark
 
     if not args.quiet:
-        print("rtmp-spark: Spark starts", file=sys.stderr)
+        print("rtmp-spark: Starting Spark ...", file=sys.stderr)
     small = sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow
     try:
-        spark = stop.spark = start_spark(args.master, small=small)
+        spark = stop.spark = start_spark(args.master, small=small, delta=False)
     except Exception:
-        if stop.is_set():  # the programs that start Java got the signal too
+        if stop.is_set():  # the signal also reached the scripts that start Java
             raise Stopped(landed=False) from None
         raise
     try:
         code = 0
         if args.paths:
-            code = _once(args, [f.path for f in files], stop)
+            code = _once(args, files, stop)
         if args.follow:
             code = max(code, follow(args, stop))
         return code
@@ -102,78 +88,75 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
         spark.stop()
 
 
-def _once(args: argparse.Namespace, paths: Iterable[str], stop: Stop) -> int:
-    from rtmp_spark.commands.ingest_progress import shown
+def _once(args: argparse.Namespace, paths: Iterable[str | CaptureFile], stop: Stop) -> int:
+    from rtmp_spark.commands.output.progress_display import progress_display
+    from rtmp_spark.spark.cancellable import Stopped
     from rtmp_spark.spark.pipeline import ingest
-    from rtmp_spark.spark.stoppable import Stopped
 
     assert stop.spark is not None
-    with shown(args.quiet) as progress:
+    with progress_display(args.quiet) as progress:
         summary = ingest(
             stop.spark,
             paths,
             args.lake,
-            sensor=args.sensor,
-            keep_payloads=args.keep_payloads,
-            keep_secrets=args.keep_secrets,
-            host=args.host,
-            port=args.port,
-            since=args.since,
-            until=args.until,
-            keylog=load_keylog(args),
-            split_bytes=args.split_size,
-            redo=args.redo,
-            verify=args.verify,
-            dry_run=args.dry_run,
+            ingest_options(args),
             progress=progress,
             stop=stop,
         )
     if args.json:
-        print(json.dumps(summary.as_dict()))
+        print(json.dumps({"exit_code": summary.exit_code, **summary.as_dict()}))
     else:
-        show(summary, args.dry_run)
+        print_summary(summary, args.dry_run)
     if stop.is_set():
         raise Stopped(landed=True)
     return summary.exit_code
 
 
-def show(summary: Summary, dry_run: bool) -> None:
-    """What landed, what was skipped, what failed and why, how long it took."""
+def print_summary(summary: Summary, dry_run: bool) -> None:
+    """Ingested files, row counts, skipped and failed files with reasons, and the time of each phase."""
     if dry_run:
-        print(f"{len(summary.ingested)} of {summary.files} files would be read, in {summary.splits} pieces:")
+        print(f"{len(summary.ingested)} of {summary.files} files would be ingested, in {summary.splits} splits:")
+        for number, planned in enumerate(summary.planned, 1):
+            size, seconds = f"{planned.bytes / 1e6:.1f} MB", round(planned.bytes / 1e9 * CORE_SECONDS_PER_GB)
+            estimate = f", about {seconds} core seconds" if seconds else ""
+            print(f"  round {number}: {planned.files} files, {size}, {planned.splits} splits{estimate}")
         for path in summary.ingested:
-            print(harmless(f"  {path}"))
+            print(escape_for_terminal(f"  {path}"))
         return
     size = f"{summary.bytes / 1e6:.1f} MB"
     print(f"{len(summary.ingested)} of {summary.files} files ({size}) ingested into {summary.lake}")
-    print(f"  connections {summary.connections}, of these {summary.resumed} went on from earlier captures")
+    print(f"  connections: {summary.connections} ({summary.resumed} continued from earlier captures)")
     counts = ", ".join(f"{name} {count}" for name, count in sorted(summary.rows.items()) if count)
     print(f"  rows: {counts or 'none'}")
-    for word, paths in (
-        ("known already (--redo decodes them again)", summary.known),
-        ("same content as another capture", summary.duplicates),
-        ("grown since they were ingested, and decoded again", summary.grown),
-        ("of these not named, but decoded again as they hold parts of the same connections", summary.joined),
+    for number, part in enumerate(summary.rounds if len(summary.rounds) > 1 else (), 1):
+        print(f"  round {number}: {part.files} files, {part.connections} connections, {part.seconds:.1f} s")
+    for label, paths in (
+        ("already ingested (--redo decodes them again)", summary.known),
+        ("duplicates of another capture", summary.duplicates),
+        ("grown since the last ingest, decoded again", summary.grown),
+        ("not named, but decoded again because they hold parts of the same connections", summary.joined),
     ):
         if paths:
-            print(f"  {word}: {len(paths)}")
+            print(f"  {label}: {len(paths)}")
     for path, reason in summary.partial:
-        print(harmless(f"  damaged: {path}: {reason}"))
+        print(escape_for_terminal(f"  damaged: {path}: {reason}"))
     for path, reason in summary.failed:
-        print(harmless(f"  failed: {path}: {reason}"), file=sys.stderr)
+        print(escape_for_terminal(f"  failed: {path}: {reason}"), file=sys.stderr)
     for text in summary.crashed:
-        print(f"  left out: {text}", file=sys.stderr)
+        print(f"  skipped: {text}", file=sys.stderr)
+    for text in summary.incomplete:
+        print(escape_for_terminal(f"  incomplete: {text}"), file=sys.stderr)
     for text in summary.late:
-        print(harmless(f"  late: {text}"), file=sys.stderr)
+        print(escape_for_terminal(f"  late: {text}"), file=sys.stderr)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary.seconds.items())
     print(f"  {times}")
 
 
 def follow(args: argparse.Namespace, stop: Stop) -> int:
-    """Ingest closed files until interrupted; every round subtracts what the ledger knows."""
-    from rtmp_spark.spark.paths import QUIET_SECONDS, closed_files, list_captures
+    """Ingest completed files until interrupted. The ledger skips files that were ingested before."""
+    from rtmp_spark.ingest.captures.capture_paths import QUIET_SECONDS, closed_files, list_captures
 
-    done: set[CaptureFile] = set()  # as they were: a recorder may use a name again
+    done: set[CaptureFile] = set()  # with size and time: a capture tool may reuse a name
     code = 0
     while not stop.is_set():
         closed = closed_files(list_captures([args.follow]), args.settle, time.time())

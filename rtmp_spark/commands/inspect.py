@@ -1,6 +1,6 @@
 """`rtmp-spark inspect`: connections, messages and findings of captures, in the terminal, without Spark.
 
-One screen for a person; `--table` one table; `--json` JSON Lines with exactly the columns of the tables.
+By default it prints a screen for people, with `--table` one table, with `--json` the tables as JSON Lines.
 """
 
 from __future__ import annotations
@@ -9,34 +9,44 @@ import argparse
 import sys
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.recording_options import (
+from rtmp_spark.commands.options.argument_types import count, parse_names
+from rtmp_spark.commands.options.capture_options import (
     add_filter_arguments,
     add_path_argument,
-    check_paths,
-    exit_code,
     make_settings,
-    tell_problems,
 )
+from rtmp_spark.commands.options.sensor_files import all_files, files_by_sensor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_path_argument(parser)
-    parser.add_argument("--table", metavar="NAME", help="print this table: messages, commands, findings, ...")
-    parser.add_argument("--json", action="store_true", help="JSON Lines, one row a line")
-    parser.add_argument("--keep-payloads", action="store_true", help="fill the table payloads")
+    add_path_argument(parser, with_sensor=True)
+    parser.add_argument("-v", "--verbose", action="store_true", help="details of every connection, and all verdicts")
+    parser.add_argument("--table", metavar="NAME", help="print only this table: connections, messages, findings, ...")
+    parser.add_argument(
+        "--columns", type=parse_names, metavar="A,B", help="with --table: only these columns, in this order"
+    )
+    parser.add_argument("--where", metavar="SQL", help="with --table: only rows for which this condition is true")
+    parser.add_argument("--limit", type=count, metavar="N", help="with --table: at most this many rows")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON Lines, one row per line")
+    form.add_argument("--csv", action="store_true", help="with --table: print CSV with a header line")
+    parser.add_argument("--keep-payloads", action="store_true", help="include the table payloads")
     add_filter_arguments(parser)
 
 
 def table_names() -> tuple[str, ...]:
-    from rtmp_spark.capture.recording import ALL_TABLES
+    from rtmp_spark.analysis.recording import ALL_TABLES
 
-    return (*ALL_TABLES, "deliveries", "payloads")
+    return (*ALL_TABLES, "deliveries", "paths", "payloads")
 
 
 def run(args: argparse.Namespace) -> int:
-    from rtmp_spark.capture.recording import Recording
-    from rtmp_spark.commands import inspect_output
-    from rtmp_spark.commands.progress import BytesRead
+    from rtmp_spark.analysis.sensor_recordings import SensorRecordings
+    from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
+    from rtmp_spark.commands.output.inspect_screen import SCREEN_TABLES, InspectScreen
+    from rtmp_spark.commands.output.json_lines import print_json
+    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.table_output import check_columns, print_chosen
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
@@ -44,27 +54,31 @@ def run(args: argparse.Namespace) -> int:
     tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:
         if args.table not in known:
-            raise UserError(f"There is no table {args.table}.", f"Choose one of {', '.join(known)}.")
+            raise UserError(f"Unknown table {args.table}.", f"Choose one of {', '.join(known)}.")
+        check_columns(args.table, args.columns or ())
         tables = (args.table,)
+    elif args.columns or args.where is not None or args.limit is not None or args.csv:
+        raise UserError("--columns, --where, --limit and --csv need --table.", "For example: --table findings --csv")
     elif not args.json:
-        tables = inspect_output.SCREEN_TABLES
-    paths = check_paths(args.paths)
-    progress = BytesRead(paths, args.quiet)
+        tables = SCREEN_TABLES
+    captures = files_by_sensor(args)
+    progress = BytesRead(all_files(captures), args.quiet)
     screen = None
     if args.table is None and not args.json:
-        screen = inspect_output.Screen()
-        settings.shown, settings.closed = screen.shows, screen.closed
-    recording = Recording(paths, settings, tables, progress=progress, identify=screen is None)
+        screen = InspectScreen(verbose=args.verbose)
+    recording = SensorRecordings(
+        captures, settings, tables, progress=progress, observer=screen, identify=screen is None
+    )
     batches = recording.batches()
-    if args.json:
-        inspect_output.print_json(batches, sys.stdout, with_table=args.table is None)
+    if args.table is not None:
+        print_chosen(batches, args.table, args)
     elif screen is None:
-        inspect_output.print_table(batches, sys.stdout)
+        print_json(batches, sys.stdout, with_table=True)
     else:
         for table, batch in batches:
             screen.add(table, batch)
         progress.done()
         screen.show(recording)
     progress.done()
-    tell_problems(recording.files)
+    print_file_problems(recording.files, damage=screen is None)  # the screen has the finding
     return exit_code(recording, args)

@@ -1,3 +1,3 @@
-"""Pages and panels for people: one self-contained HTML report, and the object that notebooks work with. No Spark."""
+"""The HTML report, its panels, and the views that notebooks use. Nothing here needs Spark."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exports of one connection: runs the command line as a person would, so that a notebook and a shell write the same."""
+"""Exports of one connection from a notebook. They run the command line, so both write identical files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Row = dict[str, Any]
 
 
 def export_flv(paths: Sequence[str], connection: Row, target: Path) -> list[str]:
-    """The files written."""
+    """Run `rtmp-spark extract` and return the paths of the files it wrote."""
     if target.suffix != ".flv":
         target.mkdir(parents=True, exist_ok=True)
-    told = _run("extract", paths, connection, target)
-    return [line.rpartition(".flv: ")[0] + ".flv" for line in told.splitlines() if ".flv: " in line]
+    printed = _run("extract", paths, connection, target)
+    return [line.rpartition(".flv: ")[0] + ".flv" for line in printed.splitlines() if ".flv: " in line]
 
 
 def export_pcap(paths: Sequence[str], connection: Row, target: Path) -> str:
+    """Run `rtmp-spark slice` and return the path of the file it wrote."""
     _run("slice", paths, connection, target)
     return str(target)
 

@@ -1,7 +1,7 @@
-"""The sequence ladder of one connection: who said what when, in order, with answers and what flowed in between.
+"""The sequence ladder of one connection: handshake, commands and control messages in order, with response times.
 
-Made of handshake, commands and controls; repeats in a row are one step with a count. Media are not steps: the ladder
-says how much came between two steps.
+Repeated messages in a row are one step with a count. Media messages are not steps: the ladder says how many were sent
+between two steps.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rtmp_spark.report import text
-from rtmp_spark.report.media import Event
+from rtmp_spark.report import page_text, units
+from rtmp_spark.report.media_summary import Event
 
 Row = dict[str, Any]
 MOST_STEPS = 240
-_TAIL = 60  # of these, how many are kept from the end
+_TAIL = 60  # of these, the number of last steps
 _CONTROL_WORDS = {
     "set_chunk_size": "Set Chunk Size", "abort": "Abort", "acknowledgement": "Acknowledgement",
     "window_ack_size": "Window Acknowledgement Size", "set_peer_bandwidth": "Set Peer Bandwidth",
@@ -65,7 +65,7 @@ def build(connection: Row, handshake: Row | None, commands: Sequence[Row], contr
 
 
 def _folded(steps: list[Step]) -> list[Step]:
-    """The same again and again, whatever the other side says in between, is one step."""
+    """Merge equal control and data messages in a row into one step."""
     out: list[Step] = []
     for step in steps:
         before = out[-1] if out else None
@@ -88,7 +88,7 @@ def _handshake(row: Row, start: int) -> list[Step]:
     client += " C2" if row["c2_kind"] else ""
     server = "S0 S1" if row["s0_version"] is not None or row["s1_time"] is not None else ""
     server += " S2" if row["s2_kind"] else ""
-    schemes = {"digest0": "digest", "digest1": "digest", None: "unseen"}
+    schemes = {"digest0": "digest", "digest1": "digest", None: "not recorded"}
     steps = []
     for direction, parts, side, peer in (("c2s", client, "c", "c"), ("s2c", server, "s", "s")):
         if not parts.strip():
@@ -120,7 +120,7 @@ def _command(row: Row) -> Step:
 
 def _control(row: Row) -> Step:
     kind, value = row["kind"], row["value"]
-    name = _CONTROL_WORDS.get(kind, text.words(kind).title())
+    name = _CONTROL_WORDS.get(kind, units.spaced(kind).title())
     words = "" if value is None else f"{value:,}"
     if kind == "set_peer_bandwidth":
         words += f", {_LIMITS.get(row['limit_type'], 'limit type ' + str(row['limit_type']))}"
@@ -129,7 +129,7 @@ def _control(row: Row) -> Step:
         if row["event_value"] is not None:
             words += f", {row['event_value']:,} ms"
     elif row["event_value"] is not None:
-        words = f"time {row['event_value']}"
+        words = f"timestamp {row['event_value']}"
     return Step(row["ts"], row["direction"], "control", name, words, row["frame"], row["msg_no"])
 
 
@@ -142,7 +142,7 @@ def parse_args(args: str | None) -> list[Any]:
 
 
 def pairs(value: Any) -> dict[str, Any]:
-    """The properties of an AMF object or array in the tagged JSON; the last of equal names."""
+    """The properties of an AMF object or array in tagged JSON. The last of several equal names counts."""
     if not isinstance(value, dict):
         return {}
     if isinstance(value.get("$pairs"), list):
@@ -155,34 +155,34 @@ def pairs(value: Any) -> dict[str, Any]:
 
 
 def _brief(name: str | None, args: list[Any]) -> str:
-    """The arguments that tell something."""
+    """The strings and numbers among the arguments, and the `app` of connect."""
     shown = []
     for value in args[:5]:
         if isinstance(value, bool) or value is None:
             continue
         if isinstance(value, (str, int, float)):
-            shown.append(text.harmless(f"{value:g}" if isinstance(value, float) else value, 80))
+            shown.append(page_text.printable(f"{value:g}" if isinstance(value, float) else value, 80))
         elif name == "connect" and pairs(value).get("app") is not None:
-            shown.append(f"app {text.harmless(pairs(value)['app'], 80)}")
+            shown.append(f"app {page_text.printable(pairs(value)['app'], 80)}")
     return ", ".join(shown)
 
 
 def as_text(ladder: Ladder, runs: Sequence[tuple[int, int, int]] = ()) -> str:
-    """The ladder for a terminal."""
+    """The ladder as lines for a terminal."""
     lines = []
     for index, step in enumerate(ladder.steps):
         if index < len(runs) and index and any(runs[index][:2]):
             lines.append(f"{'':11}  ·· {run_words(runs[index])}")
         arrow = "->" if step.direction == "c2s" else "<-"
-        line = f"{(step.ts - ladder.start) / 1e6:9.3f} s  {arrow} {text.harmless(step.name, 60)}"
+        line = f"{(step.ts - ladder.start) / 1e6:9.3f} s  {arrow} {page_text.printable(step.name, 60)}"
         if step.stream_id:
             line += f" [{step.stream_id}]"
         if step.count > 1:
             line += f" ×{step.count}"
         if step.words:
-            line += f"  {text.harmless(step.words, 120)}"
+            line += f"  {page_text.printable(step.words, 120)}"
         if step.response_ms is not None:
-            line += f"  ({text.span(step.response_ms)})"
+            line += f"  ({units.duration(step.response_ms)})"
         lines.append(line)
     if len(runs) > len(ladder.steps) and any(runs[-1][:2]):
         lines.append(f"{'':11}  ·· {run_words(runs[-1])}")
@@ -191,5 +191,5 @@ def as_text(ladder: Ladder, runs: Sequence[tuple[int, int, int]] = ()) -> str:
 
 def run_words(run: tuple[int, int, int]) -> str:
     audio, video, size = run
-    parts = [text.one_of(n, w, w) for n, w in ((video, "video"), (audio, "audio")) if n]
-    return f"{', '.join(parts)} messages, {text.size(size)}"
+    parts = [units.counted(n, w, w) for n, w in ((video, "video"), (audio, "audio")) if n]
+    return f"{', '.join(parts)} messages, {units.size(size)}"

@@ -1,9 +1,8 @@
-"""Where a page gets its rows: the tables of captures, read here without Spark.
+"""Where a page gets its rows. `Tables` is the interface; rows are dicts with times in microseconds.
 
-`Tables` is what a page asks for; `ArrowTables` answers from memory, `CaptureTables` from capture files, and
-`rtmp_spark.spark` from a lake.
-Rows are plain dicts with times as microseconds. Large tables keep the columns that are drawn, and a bound on how many
-rows: connections that come after it are listed but not drawn, and the page says so.
+`ArrowTables` answers from memory, `CaptureTables` from capture files without Spark, and `rtmp_spark.spark` from a lake.
+Of the large tables only the columns that are drawn are kept, and at most MOST_ROWS rows: later connections are listed
+but not drawn.
 """
 
 from __future__ import annotations
@@ -16,26 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtmp_spark.capture.recording import ALL_TABLES, Progress, Recording
-from rtmp_spark.capture.settings import Settings
-from rtmp_spark.report import media
+from rtmp_spark.analysis.recording import ALL_TABLES, Progress
+from rtmp_spark.analysis.sensor_recordings import SensorRecordings
+from rtmp_spark.analysis.settings import Settings
+from rtmp_spark.report import media_summary
 from rtmp_spark.schema import TABLES
 
 Row = dict[str, Any]
-MOST_ROWS = 8_000_000  # of media and messages together: about an hour each of thirty sessions
+MOST_ROWS = 8_000_000  # of `media_tags` and `messages` together: about 30 sessions of one hour
 _MESSAGE_COLUMNS = ("uid", "direction", "type_name", "status", "length", "csid", "chunk_size")
-DRAWN_COLUMNS: Mapping[str, tuple[str, ...]] = {"media_tags": media.COLUMNS, "messages": _MESSAGE_COLUMNS}
+DRAWN_COLUMNS: Mapping[str, tuple[str, ...]] = {"media_tags": media_summary.COLUMNS, "messages": _MESSAGE_COLUMNS}
 
 
 class Tables(Protocol):
-    """The rows of a page. `rows` are those of one connection, or of all; `prepare` says which will be asked for."""
+    """The rows of a page: of one connection if a uid is given, else of all. `prepare` announces later uids."""
 
     @property
     def origin(self) -> str: ...
 
     def rows(self, table: str, uid: str | None = None) -> list[Row]: ...
 
-    def media(self, uid: str, start: int, events: list[media.Event]) -> media.Media | None: ...
+    def media(self, uid: str, start: int, events: list[media_summary.Event]) -> media_summary.Media | None: ...
 
     def message_counts(self, uid: str) -> list[Row]: ...
 
@@ -43,7 +43,7 @@ class Tables(Protocol):
 
 
 class ArrowTables:
-    """Tables that are in memory; those that are not given are empty."""
+    """Tables in memory. Tables that are not given are empty."""
 
     def __init__(self, origin: str, tables: Mapping[str, pa.Table]) -> None:
         self.origin = origin
@@ -51,7 +51,7 @@ class ArrowTables:
         self._slices: dict[str, tuple[pa.Table, dict[str, tuple[int, int]]]] = {}
 
     def arrow(self, table: str, uid: str | None = None) -> pa.Table:
-        """A table, or its rows of one connection."""
+        """A table, or its rows for one connection."""
         if uid is None:
             return self._tables[table]
         if table not in self._slices:
@@ -63,31 +63,33 @@ class ArrowTables:
     def rows(self, table: str, uid: str | None = None) -> list[Row]:
         return plain_rows(self.arrow(table, uid))
 
-    def media(self, uid: str, start: int, events: list[media.Event]) -> media.Media | None:
-        return media.measure(self.arrow("media_tags", uid), start, events)
+    def media(self, uid: str, start: int, events: list[media_summary.Event]) -> media_summary.Media | None:
+        return media_summary.measure(self.arrow("media_tags", uid), start, events)
 
     def message_counts(self, uid: str) -> list[Row]:
         return counts(self.arrow("messages", uid))
 
     def prepare(self, uids: Sequence[str]) -> None:
-        """Everything is here already."""
+        """Nothing to do: all rows are in memory."""
 
 
 class CaptureTables(ArrowTables):
-    """Every table of a recording; large ones with the given columns only."""
+    """Every table of a recording. Tables named in `columns` keep only those columns."""
 
     def __init__(
         self,
-        paths: Iterable[str | os.PathLike[str]],
+        paths: Iterable[str | os.PathLike[str]] | Mapping[str, Sequence[str | os.PathLike[str]]],
         settings: Settings | None = None,
         *,
         columns: Mapping[str, Sequence[str]] | None = None,
-        tables: Sequence[str] = (*ALL_TABLES, "deliveries"),
+        tables: Sequence[str] = (*ALL_TABLES, "deliveries", "paths"),
         progress: Progress | None = None,
     ) -> None:
-        self.paths = [os.fspath(path) for path in paths]
+        """`paths`: the files of `settings.sensor`, or a mapping from sensors to their files."""
         self.settings = settings or Settings()
-        self.recording = Recording(self.paths, self.settings, tables, progress=progress)
+        captures = paths if isinstance(paths, Mapping) else {self.settings.sensor: list(paths)}
+        self.paths = [os.fspath(path) for files in captures.values() for path in files]
+        self.recording = SensorRecordings(captures, self.settings, tables, progress=progress)
         batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
         room, self.full = MOST_ROWS, False
         for name, batch in self.recording.batches():
@@ -103,7 +105,7 @@ class CaptureTables(ArrowTables):
 
 
 def counts(messages: pa.Table) -> list[Row]:
-    """Messages by direction, type and status: how many and how long."""
+    """Number and bytes of messages per direction, type and status."""
     keys = ["direction", "type_name", "status"]
     grouped = messages.group_by(keys).aggregate([("length", "sum"), ("length", "count")])
     return counts_in_order(grouped.rename_columns([*keys, "bytes", "count"]).to_pylist())
@@ -114,7 +116,7 @@ def counts_in_order(rows: list[Row]) -> list[Row]:
 
 
 def plain_rows(table: pa.Table) -> list[Row]:
-    """Rows as dicts, times as microseconds."""
+    """Rows as dicts, with times in microseconds."""
     columns = [microseconds(column) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     return pa.table(columns, table.column_names).to_pylist()  # type: ignore[no-any-return]
 
@@ -124,7 +126,7 @@ def microseconds(column: Any) -> Any:
 
 
 def by_uid(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
-    """The table with the rows of each connection together, in their order, and where these lie."""
+    """The table with the rows of each connection next to each other, and (start, stop) of each uid."""
     if not table.num_rows:
         return table, {}
     coded = pc.dictionary_encode(table["uid"], null_encoding="encode").combine_chunks()

@@ -1,68 +1,22 @@
-"""Values as words for a page: escaped, harmless, with units. Everything that came over the wire passes through here.
-
-It never trusts a string: control characters become their pictures, marks that turn the direction of writing become
-their code points, long texts are cut and say so.
-"""
+"""Numbers, durations, times and addresses as people write them, with units. Missing values become a dash."""
 
 from __future__ import annotations
 
-import html
-import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
-SHOWN_CHARS = 240
-# What would be invisible or turn the text around it: controls, zero width, direction marks, line separators, tags.
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-_MARKS = re.compile(
-    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{3})"
-    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
-)
 MISSING = "–"
+DIRECTION_LABELS = {"c2s": "client → server", "s2c": "server → client"}
 
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else f"⟨U+{code:04X}⟩"
-
-
-def harmless(value: object, limit: int = SHOWN_CHARS) -> str:
-    """Text that shows what it holds and does nothing else, at most `limit` characters of it."""
-    if value is None:
-        return MISSING
-    text = str(value)
-    cut = len(text) > limit
-    shown = _MARKS.sub(r"\1", _UNSEEN.sub(_picture, text[:limit]))
-    return f"{shown}… ({len(text):,} characters)" if cut else shown
-
-
-def escape(value: object, limit: int = SHOWN_CHARS) -> str:
-    """`harmless`, and safe inside HTML text and quoted attributes."""
-    return html.escape(harmless(value, limit), quote=True)
-
-
-def wire(value: object, limit: int = SHOWN_CHARS) -> str:
-    """A string from the wire as HTML, apart from the direction of the text around it."""
-    return f"<bdi>{escape(value, limit)}</bdi>"
-
-
-def prose(value: object, limit: int = 600) -> str:
-    """A sentence of ours as HTML: begins with a capital, `code` between backticks."""
-    said = harmless(value, limit)
-    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(said[:1].upper() + said[1:], quote=True))
-
-
-def one_of(count: int, word: str, plural: str = "") -> str:
+def counted(count: int, word: str, plural: str = "") -> str:
+    """1 file, 2 files."""
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """At most `digits` significant ones, thousands apart, no needless zeros."""
+    """At most `digits` significant digits, with thousands separators and without trailing zeros."""
     if value is None or value != value:
         return MISSING
     if abs(value) >= 10 ** (digits - 1):
@@ -85,8 +39,8 @@ def bitrate(value: float | None) -> str:
     return f"{number(value / 1e6)} Mb/s" if abs(value) >= 1e6 else f"{number(value / 1e3)} kb/s"
 
 
-def span(milliseconds: float | None) -> str:
-    """A length of time."""
+def duration(milliseconds: float | None) -> str:
+    """A duration: 250 ms, 3.2 s, 5 min 10 s."""
     if milliseconds is None:
         return MISSING
     seconds = milliseconds / 1000
@@ -103,8 +57,8 @@ def span(milliseconds: float | None) -> str:
     return " ".join(f"{value} {unit}" for value, unit in parts[:2] if value)
 
 
-def clock(microseconds: int | None, *, date: bool = True) -> str:
-    """A point in time, UTC, to the millisecond."""
+def utc_time(microseconds: int | None, *, date: bool = True) -> str:
+    """A time in UTC with milliseconds."""
     if microseconds is None:
         return MISSING
     seconds, rest = divmod(microseconds, 1_000_000)
@@ -116,14 +70,19 @@ def clock(microseconds: int | None, *, date: bool = True) -> str:
     return f"{when[0]:04}-{when[1]:02}-{when[2]:02} {of_day}" if date else of_day
 
 
-def day(microseconds: int) -> str:
-    return clock(microseconds)[:10]
+def utc_day(microseconds: int) -> str:
+    return utc_time(microseconds)[:10]
 
 
 def endpoint(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def words(value: Any) -> str:
-    """A word of the tables (`peer_vanished`) as people write it."""
+def spaced(value: Any) -> str:
+    """A value of a table (`peer_vanished`) with spaces instead of underscores."""
     return MISSING if value is None else str(value).replace("_", " ")
+
+
+def encoded_bitrate(stream: Mapping[str, Any]) -> float | None:
+    """Audio and video bits per second of media time."""
+    return (stream["video_bitrate"] or 0) + (stream["audio_bitrate"] or 0) or None

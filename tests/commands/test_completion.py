@@ -1,4 +1,4 @@
-"""Completion in a real shell: what a person gets after the tab key."""
+"""Completion in a real shell."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def completed(*words: str) -> list[str]:
         (("rtmp-spark", "no-such-command", ""), []),
     ],
 )
-def test_the_tab_key(words: tuple[str, ...], expected: list[str]) -> None:
+def test_completed_words(words: tuple[str, ...], expected: list[str]) -> None:
     assert completed(*words) == expected
 
 
@@ -55,9 +55,9 @@ def test_every_command_and_every_rule_is_offered() -> None:
 
 def test_every_table_of_a_capture_is_offered() -> None:
     offered = completed("rtmp-spark", "inspect", "--table", "")
-    assert sorted(offered) == sorted(TABLES.keys() - {"open_flows"})  # a lake's own
+    assert sorted(offered) == sorted(TABLES.keys() - {"open_flows"})  # exists only in a lake
 
 
-def test_zsh_is_told_to_read_bash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_uses_the_bash_script(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", "zsh"]) == 0
     assert capsys.readouterr().out.startswith("autoload -U +X bashcompinit")

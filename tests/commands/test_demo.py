@@ -1,4 +1,4 @@
-"""The demo as a new user runs it: in a directory with a space, beside another demo, with the port taken, stopped."""
+"""`demo` as a new user runs it: in a directory with spaces, twice at once, with the port taken, interrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from rtmp_spark import cli
-from rtmp_spark.commands import demo
+from rtmp_spark.commands import demo, demo_traffic
+from rtmp_spark.commands.output.demo_output import DemoResult, next_commands
+from rtmp_spark.install_command import install_command
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "rtmp_spark.cli", "demo"]
@@ -54,19 +56,19 @@ def is_flv(path: Path) -> bool:
     return path.read_bytes()[:3] == b"FLV"
 
 
-def test_two_demos_at_once_with_the_port_of_rtmp_taken(spaced: Path) -> None:
+def test_two_demos_at_once_with_the_rtmp_port_taken(spaced: Path) -> None:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", demo.RTMP_PORT))
+            listener.bind(("127.0.0.1", demo_traffic.RTMP_PORT))
             listener.listen()
         except OSError:
-            pass  # somebody else has it, which will do
+            pass  # another program uses the port, which is what this test needs
         results = [outcome(process) for process in [start(spaced, *SHORT), start(spaced, *SHORT)]]
     assert {result["directory"] for result in results} == {"rtmp-spark-demo", "rtmp-spark-demo-2"}
     assert len({result["url"] for result in results}) == 2
     for result in results:
-        assert f":{demo.RTMP_PORT}/" not in result["url"]
+        assert f":{demo_traffic.RTMP_PORT}/" not in result["url"]
         assert result["findings"][0]["rule_id"] == result["fault"] == demo.DEFAULT_FAULT
         assert result["findings"][0]["party"] == "publisher"
         assert is_flv(spaced / result["directory"] / "played.flv")
@@ -74,7 +76,7 @@ def test_two_demos_at_once_with_the_port_of_rtmp_taken(spaced: Path) -> None:
         assert page.endswith("</html>\n") and demo.DEFAULT_FAULT in page
 
 
-def test_another_fault_and_the_commands_to_go_on_with(spaced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_fault_and_the_suggested_commands(spaced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = outcome(start(spaced, *SHORT, "--fault", "media-declared"))
     assert result["found"] and result["findings"][0]["rule_id"] == "MEDIA_DECLARED"
     monkeypatch.chdir(spaced)
@@ -85,7 +87,7 @@ def test_another_fault_and_the_commands_to_go_on_with(spaced: Path, monkeypatch:
     assert (spaced / "rtmp-spark-demo" / "one.pcapng").stat().st_size > 0
 
 
-def test_commands_name_the_program_by_a_way_that_leads_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_use_a_working_path_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "env" / "bin" / "rtmp-spark"
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
@@ -97,22 +99,22 @@ def test_commands_name_the_program_by_a_way_that_leads_there(tmp_path: Path, mon
     ):
         monkeypatch.chdir(directory)
         monkeypatch.setenv("PATH", path)
-        commands = demo.go_on(demo.Demo(tmp_path / "demo", "MEDIA_ANNEXB"))
+        commands = next_commands(DemoResult(tmp_path / "demo", "MEDIA_ANNEXB"))
         assert {shlex.split(command)[0] for command in commands} == {expected}
 
 
-def test_without_loopback_it_does_not_begin(tmp_path: Path) -> None:
+def test_without_loopback_the_demo_does_not_begin(tmp_path: Path) -> None:
     alone = ["unshare", "--map-root-user", "--net"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
-        pytest.skip("unshare cannot make a network of its own here")
+        pytest.skip("unshare cannot create a network namespace here")
     command = [*alone, *COMMAND, "--no-spark"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
-    assert done.stderr.startswith("rtmp-spark: Programs on this machine cannot reach each other over 127.0.0.1: ")
+    assert done.stderr.startswith("rtmp-spark: Cannot connect to 127.0.0.1: ")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_person_reads(spaced: Path) -> None:
+def test_text_output(spaced: Path) -> None:
     process = start(spaced, "--no-spark", "--seconds", "2", "-o", "here", COLUMNS="80")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -123,18 +125,18 @@ def test_what_a_person_reads(spaced: Path) -> None:
     assert (spaced / "here" / "report.html").as_uri() in out
 
 
-def test_without_spark_installed_it_says_what_can_be_seen(
+def test_without_spark_the_error_suggests_no_spark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "rtmp_spark.spark", None)
     assert cli.main(["demo"]) == 3
-    told = capsys.readouterr().err
-    assert "is missing. pip install 'rtmp-spark[spark]'. Or see the rest without tables: " in told
+    error = capsys.readouterr().err
+    assert f"is not installed. {install_command('spark')}. Or run the demo without tables: " in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stopped_in_the_middle_it_says_what_is_there(spaced: Path) -> None:
+def test_an_interrupted_demo_lists_its_files(spaced: Path) -> None:
     process = start(spaced, "--no-spark", "--seconds", "60")
     pcap = spaced / "rtmp-spark-demo" / "session.pcap"
     deadline = time.monotonic() + 60
@@ -143,7 +145,7 @@ def test_stopped_in_the_middle_it_says_what_is_there(spaced: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "rtmp-spark: Stopped: rtmp-spark-demo holds what was made so far: " in err and "session.pcap" in err
+    assert "rtmp-spark: Interrupted. rtmp-spark-demo holds the files made so far: " in err and "session.pcap" in err
     assert "Traceback" not in err
     assert cli.main(["inspect", str(pcap)]) == 0
 
@@ -151,13 +153,13 @@ def test_stopped_in_the_middle_it_says_what_is_there(spaced: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--fault", "NO_SUCH_RULE"), "NO_SUCH_RULE is no finding."),
+        (("--fault", "NO_SUCH_RULE"), "NO_SUCH_RULE"),
         (("--fault", "CMD_REFUSED"), "the other side"),
         (("--seconds", "0"), "Choose 2 to 600 seconds."),
-        (("-o", "file/demo"), "Choose another place with -o DIR."),
+        (("-o", "file/demo"), "Choose another directory with -o."),
     ],
 )
-def test_what_cannot_be_is_said_at_once(
+def test_invalid_arguments_are_reported_before_the_demo_begins(
     arguments: tuple[str, ...],
     words: str,
     tmp_path: Path,

@@ -1,17 +1,19 @@
-"""`extract`: what a real server recorded or a real player received comes out of the capture again."""
+"""`extract` gives what a real server recorded or a real player received."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from decoded import RtmpTalk, Tag, decode, recorded_tags
-from rewrite import Talk, build, pcap
+from kit.capture_rewriting import Talk, build, pcap
+from kit.decoded_tables import RtmpTalk, Tag, decode, recorded_tags
 
 from rtmp_spark.cli import main
 from rtmp_spark.codec.flv import parse_file
+from rtmp_spark.install_command import install_command
 
 # Captures with their records. In these the recorder or the network lost bytes; all else must be there.
 LOSSY = {"publisher_killed_midstream"}
@@ -60,7 +62,7 @@ def coded(tags: list[Tag], type_id: int) -> list[Tag]:
 
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
-def test_the_record_comes_out_of_the_capture(
+def test_the_extracted_stream_equals_the_recording(
     sample_pcaps: Path, oracle: Path, tmp_path: Path, name: str, record: str
 ) -> None:
     assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 0
@@ -70,7 +72,7 @@ def test_the_record_comes_out_of_the_capture(
 
 
 def _holds(tags: list[Tag], wanted: list[Tag], *, steady: bool) -> bool:
-    """Every coded frame of the record, in order, all shifted by one time (players rebase as they like)."""
+    """True if every coded frame is there in order, all shifted by one offset (players may rebase timestamps)."""
     shifts = set()
     for type_id in (8, 9):
         ours = iter(coded(tags, type_id))
@@ -82,7 +84,7 @@ def _holds(tags: list[Tag], wanted: list[Tag], *, steady: bool) -> bool:
     return len(shifts) == 1 or not steady
 
 
-def test_metadata_is_what_players_get(sample_pcaps: Path, tmp_path: Path) -> None:
+def test_set_data_frame_is_removed_from_metadata(sample_pcaps: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.flv"
     assert main(["extract", str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), "-o", str(target)]) == 0
     first = parse_file(target.read_bytes()).tags[0]
@@ -91,7 +93,7 @@ def test_metadata_is_what_players_get(sample_pcaps: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("program", ["ffprobe"], indirect=True)
 @pytest.mark.parametrize("name", ["ffmpeg_publish_h264_aac.pcap", "capture_gap_lost_packets.pcap"])
-def test_ffmpeg_plays_it(sample_pcaps: Path, tmp_path: Path, program: str, name: str) -> None:
+def test_ffmpeg_decodes_the_extracted_stream(sample_pcaps: Path, tmp_path: Path, program: str, name: str) -> None:
     target = tmp_path / "out.flv"
     assert main(["extract", str(sample_pcaps / name), "-o", str(target)]) == 0
     command = [
@@ -115,9 +117,9 @@ def test_ffmpeg_plays_it(sample_pcaps: Path, tmp_path: Path, program: str, name:
 def test_one_of_several_must_be_chosen(sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
     assert main(["extract", str(path), "-o", str(tmp_path / "x.flv")]) == 2
-    told = capsys.readouterr().err
+    error = capsys.readouterr().err
     uids = [row["uid"] for row in decode(path, tables=("connections",))["connections"]]
-    assert all(uid in told for uid in uids) and not (tmp_path / "x.flv").exists()
+    assert all(uid in error for uid in uids) and not (tmp_path / "x.flv").exists()
     assert main(["extract", str(path), "-o", str(tmp_path / "x.flv"), "--uid", uids[0]]) == 0
     assert main(["extract", str(path), "-o", f"{tmp_path}/all/"]) == 0
     names = {p.name for p in (tmp_path / "all").iterdir()}
@@ -128,7 +130,7 @@ def test_one_of_several_must_be_chosen(sample_pcaps: Path, tmp_path: Path, capsy
 def test_a_stream_is_found_by_its_name_and_by_its_hash(sample_pcaps: Path, tmp_path: Path) -> None:
     path = sample_pcaps / "ffmpeg_publish_querystring_metadata.pcap"
     plain = decode(path, tables=("streams",))["streams"][0]["name"]
-    from rtmp_spark.capture.redact import Redactor
+    from rtmp_spark.redact import Redactor
 
     for number, name in enumerate((plain, plain.split("?")[0], Redactor(b"test").stream_name(plain))):
         target = tmp_path / f"{number}.flv"
@@ -137,7 +139,7 @@ def test_a_stream_is_found_by_its_name_and_by_its_hash(sample_pcaps: Path, tmp_p
     assert main(["extract", str(path), "--stream", "another", "-o", str(tmp_path / "none.flv")]) == 2
 
 
-def test_lost_messages_are_left_out_and_told(
+def test_incomplete_messages_are_left_out_and_counted(
     sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "gap.flv"
@@ -154,15 +156,15 @@ def test_no_media_and_no_rtmp(sample_pcaps: Path, tmp_path: Path) -> None:
         assert main(["extract", str(sample_pcaps / name), "-o", f"{tmp_path}/"]) == 5
 
 
-def test_media_of_which_no_message_is_whole(
+def test_media_with_incomplete_messages_only(
     sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Packets were cut to 96 bytes: there is media, and no tag of it can be written."""
+    """Packets were truncated to 96 bytes, so no media message is complete."""
     assert main(["extract", str(sample_pcaps / "snaplen96_ffmpeg_publish.pcap"), "-o", str(tmp_path / "x.flv")]) == 5
-    assert "none of its media is whole" in capsys.readouterr().err
+    assert "every media message is incomplete" in capsys.readouterr().err
 
 
-def test_names_from_the_wire_are_quoted_and_cannot_steer_the_terminal(
+def test_stream_names_are_quoted_and_cannot_control_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packets = []
@@ -175,11 +177,11 @@ def test_names_from_the_wire_are_quoted_and_cannot_steer_the_terminal(
     path = tmp_path / "two.pcap"
     path.write_bytes(pcap(build(packets)))
     assert main(["extract", str(path), "--keep-secrets", "-o", str(tmp_path / "one.flv")]) == 2
-    said = capsys.readouterr().err
-    assert " --stream 'two words'  (publish, 1 tags)\n" in said and " --stream 'red.[31m'  (" in said
+    listed = capsys.readouterr().err
+    assert " --stream 'two words'  (publish, 1 tags)\n" in listed and " --stream 'red.[31m'  (" in listed
     assert main(["extract", str(path), "--keep-secrets", "-o", f"{tmp_path}/"]) == 0
-    said = capsys.readouterr().out
-    assert ": publish two words, 1 tags" in said and ": publish red.[31m, 1 tags" in said
+    written = capsys.readouterr().out
+    assert ": publish two words, 1 tags" in written and ": publish red.[31m, 1 tags" in written
 
 
 def frames(path: Path) -> list[bytes]:
@@ -187,7 +189,7 @@ def frames(path: Path) -> list[bytes]:
 
 
 def both(tmp_path: Path, talk: RtmpTalk, role: str) -> None:
-    """Each name has a file of its own, and is chosen by its name."""
+    """Each name has its own file and can be chosen."""
     path = talk.bye().write(tmp_path / "a.pcap")
     for name, sent in (("first", [b"\x2fa", b"\x2fb"]), ("second", [b"\x2fc"])):
         assert main(["extract", str(path), "--stream", name, "-o", str(tmp_path / "one.flv")]) == 0
@@ -229,16 +231,16 @@ def test_a_player_that_seeks_gets_one_file(tmp_path: Path) -> None:
     assert frames(tmp_path / "one.flv") == [b"\x2fa", b"\x2fb"]
 
 
-def test_media_on_another_stream_id_has_the_name_that_was_asked_for(sample_pcaps: Path, tmp_path: Path) -> None:
-    """Node-Media-Server plays on stream 0 what was asked for on stream 1."""
+def test_media_on_another_stream_id_has_the_requested_name(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Node-Media-Server sends on stream 0 the media that was requested on stream 1."""
     path = sample_pcaps / "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap"
     (name,) = {row["name"] for row in decode(path, tables=("streams",))["streams"]}
     assert main(["extract", str(path), "--stream", name, "-o", f"{tmp_path}/all/"]) == 0
     assert {p.name.split("-", 1)[1] for p in (tmp_path / "all").iterdir()} == {"1-publish.flv", "0-play.flv"}
 
 
-def test_a_seek_after_a_second_play_leaves_nothing_under_the_wrong_name(tmp_path: Path) -> None:
-    """There are more starts than names: which start had which name cannot be told."""
+def test_a_seek_after_a_second_play_puts_no_media_under_a_wrong_name(tmp_path: Path) -> None:
+    """There are more starts than names, so starts and names cannot be matched."""
     talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "vod"})
     for name, arguments, frame in (("play", ("a",), b"\x2fa"), ("play", ("b",), b"\x2fb"), ("seek", (1000,), b"\x2fc")):
         talk.command(0, name, 0, None, *arguments, stream_id=1)
@@ -249,3 +251,91 @@ def test_a_seek_after_a_second_play_leaves_nothing_under_the_wrong_name(tmp_path
         target = tmp_path / f"{name}.flv"
         assert main(["extract", str(path), "--stream", name, "-o", str(target), "--keep-secrets"]) == 0
         assert [tag.payload for tag in parse_file(target.read_bytes()).tags] == [b"\x2fa", b"\x2fb", b"\x2fc"]
+
+
+def test_a_dash_writes_the_stream_to_standard_output(sample_pcaps: Path, tmp_path: Path) -> None:
+    capture = str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+    assert main(["extract", capture, "-o", str(tmp_path / "out.flv")]) == 0
+    command = [sys.executable, "-m", "rtmp_spark.cli", "extract", capture, "-o", "-"]
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=True)
+    assert done.stdout == (tmp_path / "out.flv").read_bytes()
+    assert done.stderr.startswith(b"standard output: publish ")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.flv"]
+
+
+def test_a_dash_is_refused_on_a_terminal(
+    sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["extract", str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), "-o", "-"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "rtmp-spark: FLV cannot be shown on a terminal. Name a file, or write to a pipe: ... -o - | ffprobe -\n",
+    )
+
+
+@pytest.mark.parametrize("program", ["ffprobe"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "codecs"),
+    [
+        ("ffmpeg_publish_h264_aac.pcap", {"h264", "aac"}),
+        ("gst_rtmpsink_librtmp_publish_h264_mp3.pcap", {"h264", "mp3"}),
+    ],
+)
+def test_an_mp4_file_has_the_packets_of_the_flv_file(
+    sample_pcaps: Path, tmp_path: Path, program: str, name: str, codecs: set[str]
+) -> None:
+    pytest.importorskip("av", reason="PyAV is not installed")
+    packets = {}
+    for suffix in ("flv", "mp4"):
+        target = tmp_path / f"out.{suffix}"
+        assert main(["extract", str(sample_pcaps / name), "-o", str(target)]) == 0
+        entries = ["-show_entries", "stream=codec_name:packet=codec_type,size,flags", "-of", "csv=p=0"]
+        lines = subprocess.run([program, "-v", "error", *entries, target], capture_output=True, text=True, check=True)
+        packets[suffix] = sorted(line for line in lines.stdout.split() if line.startswith(("audio,", "video,")))
+        codecs_found = {line for line in lines.stdout.split() if "," not in line}
+        assert codecs_found - {"text"} == codecs  # metadata and captions stay in FLV
+    assert (tmp_path / "out.mp4").read_bytes()[4:8] == b"ftyp"
+    assert packets["mp4"] == packets["flv"] != []
+
+
+def test_mp4_needs_pyav(
+    sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)  # so that importing it fails
+    target = tmp_path / "out.mp4"
+    assert main(["extract", str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap"), "-o", str(target)]) == 3
+    wanted = f"rtmp-spark: Writing MP4 needs PyAV, which is not installed. Install it: {install_command('av')}\n"
+    assert capsys.readouterr() == ("", wanted)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_codec_that_mp4_cannot_hold(sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("av", reason="PyAV is not installed")
+    target = tmp_path / "out.mp4"
+    assert main(["extract", str(sample_pcaps / "ffmpeg_publish_flashsv_adpcm.pcap"), "-o", str(target)]) == 2
+    assert capsys.readouterr().err == "rtmp-spark: MP4 cannot hold flashsv. Write FLV instead: -o out.flv\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_suffix_is_refused(sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = str(sample_pcaps / "ffmpeg_publish_h264_aac.pcap")
+    assert main(["extract", capture, "-o", str(tmp_path / "out.mkv")]) == 2
+    assert capsys.readouterr().err == "rtmp-spark: Unknown output format .mkv. Use .flv or .mp4.\n"
+    assert list(tmp_path.iterdir()) == []
+    assert main(["extract", capture, "-o", str(tmp_path / "OUT.FLV")]) == 0
+
+
+def test_mp4_keeps_frames_whose_timestamps_do_not_increase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.command(0, "publish", 0, None, "cam", "live", stream_id=1)
+    talk.send(0, 8, bytes.fromhex("af001210"), stream_id=1)
+    for timestamp in (0, 23, 23, 10, 70):
+        talk.send(0, 8, bytes.fromhex("af01211004608c1c"), stream_id=1, timestamp=timestamp)
+    path = talk.bye().write(tmp_path / "a.pcap")
+    assert main(["extract", str(path), "-o", str(tmp_path / "out.mp4")]) == 0
+    assert capsys.readouterr().out.endswith(", 6 tags, 2 timestamps changed because they did not increase\n")
+    with av.open(str(tmp_path / "out.mp4")) as file:
+        times = [round(float(packet.dts * packet.time_base) * 1000) for packet in file.demux() if packet.size]
+    assert times == [0, 23, 24, 25, 70]

@@ -7,19 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-
-from pyspark.sql import SparkSession
+from kit.in_process_ingest import ingest_in_process
 
 from rtmp_spark.cli import main
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.lake.reader import Lake, open_lake
+from rtmp_spark.report.lake_tables import LakeTables, open_connection
 from rtmp_spark.report.page import render
 from rtmp_spark.report.view import read_captures
-from rtmp_spark.spark import Lake, ingest
-from rtmp_spark.spark.connection import LakeTables
 
-pytestmark = pytest.mark.slow
 NAMES = ("ffmpeg_publish_bframes_rtmpdump_play", "denied_and_unknown_app")
 
 
@@ -29,16 +25,16 @@ def captures(sample_pcaps: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, captures: list[str]) -> Lake:
-    path = str(tmp_path_factory.mktemp("lake") / "lake")
+def lake(tmp_path_factory: pytest.TempPathFactory, captures: list[str]) -> Lake:
+    path = tmp_path_factory.mktemp("lake") / "lake"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RTMP_SPARK_REDACT_KEY", "lake test")
-        ingest(spark, captures, path)
-    return Lake(spark, path)
+        ingest_in_process(path, captures)
+    return open_lake(path)
 
 
 def sections(page: str) -> str:
-    """The page without where it came from, and with names that do not depend on a key."""
+    """The page without its provenance, and with stream names that do not depend on the redaction key."""
     body = re.sub(r"<section class='provenance'>.*", "", page.split("<main>", 1)[1], flags=re.S)
     names = dict.fromkeys(re.findall(r"key-[a-z2-7]{16}", body))
     for number, name in enumerate(names):
@@ -50,48 +46,48 @@ def test_the_same_page(lake: Lake, captures: list[str]) -> None:
     direct = sections(render(read_captures(*captures).tables))
     stored = sections(render(LakeTables(lake)))
     assert stored.count("<article") == 6
-    assert "<h4>Delivered from its publisher</h4>" in stored
+    assert "<h4>Delivery from the publisher</h4>" in stored
     assert stored.split("</section>") == direct.split("</section>")
 
 
 def test_the_same_connection(lake: Lake, captures: list[str], tmp_path: Path) -> None:
     direct = read_captures(*captures).connections[0]
-    stored = lake.connection(direct.uid)
+    stored = open_connection(lake, direct.uid)
     for panel in ("declared", "bitrate", "gop", "timestamps", "flow_control"):
         assert str(getattr(stored, panel)()) == str(getattr(direct, panel)())
     assert str(stored.hexdump(0)) == str(direct.hexdump(0))
     assert stored.export_pcap(tmp_path / "one.pcapng")
     with pytest.raises(UserError, match="no connection"):
-        lake.connection("CNOTTHERE")
+        open_connection(lake, "CNOTTHERE")
 
 
 def test_check_finds_the_same(lake: Lake, captures: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
-    for source in (captures, ["--lake", lake.path]):
+    printed = []
+    for source in (captures, ["--lake", lake.location.uri]):
         assert main(["check", *source, "--json"]) == 1, "something was refused"
         rows = [json.loads(line) | {"ingest_id": None} for line in capsys.readouterr().out.splitlines()]
-        said.append(sorted(json.dumps(row) for row in rows))
-    assert said[0] == said[1]
+        printed.append(sorted(json.dumps(row) for row in rows))
+    assert printed[0] == printed[1]
     uid = read_captures(*captures).connections[0].uid
-    assert main(["check", "--lake", lake.path, "--uid", uid, "--json"]) == 0
+    assert main(["check", "--lake", lake.location.uri, "--uid", uid, "--json"]) == 0
     assert {json.loads(line)["uid"] for line in capsys.readouterr().out.splitlines()} == {uid}
-    assert main(["check", "--lake", lake.path, "--uid", "CNOTTHERE"]) == 2
+    assert main(["check", "--lake", lake.location.uri, "--uid", "CNOTTHERE"]) == 2
 
 
 @pytest.mark.parametrize("words", [["check"], ["report", "-o", "page.html"]])
 def test_a_lake_without_rtmp(
-    words: list[str], spark: SparkSession, sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], sample_pcaps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nothing, lake = tmp_path / "nothing.pcap", str(tmp_path / "lake")
     nothing.write_bytes((sample_pcaps / f"{NAMES[0]}.pcap").read_bytes()[:24])
-    ingest(spark, [str(nothing)], lake)
+    ingest_in_process(Path(lake), [nothing])
     assert main([*words, "--lake", lake]) == 5
-    said = capsys.readouterr()
-    assert said.err == f"rtmp-spark: no RTMP in {lake}.\n" and "rtmp-spark" not in said.out
+    printed = capsys.readouterr()
+    assert printed.err == f"rtmp-spark: {lake} has no RTMP connections.\n" and "rtmp-spark" not in printed.out
 
 
 def test_the_command(lake: Lake, captures: list[str], tmp_path: Path) -> None:
     uid = read_captures(*captures).connections[0].uid
     page = tmp_path / "one.html"
-    assert main(["report", "--lake", lake.path, "--uid", uid, "-o", str(page)]) == 0
+    assert main(["report", "--lake", lake.location.uri, "--uid", uid, "-o", str(page)]) == 0
     assert page.read_text().count("<article") == 1

@@ -1,4 +1,4 @@
-"""How `check` shows findings: lines for people, JUnit XML for CI servers. Every text from the wire is made harmless."""
+"""Findings as `check` shows them: lines for people, JUnit XML for CI servers."""
 
 from __future__ import annotations
 
@@ -9,44 +9,63 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from rtmp_spark.codec.errors import LAYER
-from rtmp_spark.commands.harmless import harmless
-from rtmp_spark.commands.terminal import STYLES, Say, ends
+from rtmp_spark.commands.output.colours import HEADING, SEVERITY_STYLES
+from rtmp_spark.commands.output.terminal import PrintLine, client_and_server
+from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
+from rtmp_spark.report.judged_connections import JudgedConnections
+from rtmp_spark.report.path_text import path_sentence
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _GRAVE = ("error", "warning")
-_TOLD_FILES = 20
+_LISTED_FILES = 20
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
 
 
-def show(
+def print_findings(
     findings: Sequence[dict[str, Any]],
-    connections: Sequence[dict[str, Any]],
-    say: Say,
+    judged: JudgedConnections,
+    print_line: PrintLine,
     files: Mapping[str, str] = MappingProxyType({}),
+    paths: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """`files` are the names of the captures by their ids, where there are several."""
-    known = {row["uid"]: row for row in connections}
+    """Print findings by connection, worst first, then those of files, rows of `paths`, and a total. `files` are the
+    names of the captures by id, if there are several."""
     groups: dict[str | None, list[dict[str, Any]]] = {}
     for row in findings:
         groups.setdefault(row["uid"], []).append(row)
+    for connection in judged.ranked():
+        rows = groups.pop(connection.row["uid"], None)
+        if rows is not None:
+            word = connection.verdict.word.replace("_", " ")
+            print_line(f"{_title(connection.row['uid'], connection.row)}: {word}", HEADING)
+            _print_group(rows, print_line, files)
     for uid, rows in groups.items():
-        say(_title(uid, known.get(uid)), "bold cyan")
-        for row in sorted(rows, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0, LAYER.get(r["rule_id"], 0))):
-            for line, style in zip(_lines(row, files), (STYLES[row["severity"]], "", "")):
-                say(line, style, 2)
-    for capture, counts in _trouble(findings, files):
-        say(f"{_counted(counts, [word for word in _GRAVE if counts[word]])} in {files[capture]}")
+        print_line(_title(uid, None), HEADING)
+        _print_group(rows, print_line, files)
+    for capture, counts in _captures_with_problems(findings, files):
+        print_line(f"{_counted(counts, [word for word in _GRAVE if counts[word]])} in {files[capture]}")
+    for row in paths:
+        print_line(escape_for_terminal(f"{row['uid_a']} and {row['uid_b']} are one connection. {path_sentence(row)}"))
     total = _counted(Counter(row["severity"] for row in findings), _ORDER)
-    say(f"{len(connections)} connection{'s' if len(connections) != 1 else ''}: {total}", "bold")
+    print_line(f"{len(judged.all)} connection{'s' if len(judged.all) != 1 else ''}: {total}", "bold")
 
 
-def _trouble(findings: Sequence[dict[str, Any]], files: Mapping[str, str]) -> list[tuple[str, Counter[str]]]:
-    """Of several captures those with errors or warnings, worst first."""
+def _print_group(findings: Sequence[dict[str, Any]], print_line: PrintLine, files: Mapping[str, str]) -> None:
+    """Print the findings of one connection or of the files."""
+    for row in sorted(findings, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0, LAYER.get(r["rule_id"], 0))):
+        for line, style in zip(_lines(row, files), (SEVERITY_STYLES[row["severity"]], "", "")):
+            print_line(line, style, 2)
+
+
+def _captures_with_problems(
+    findings: Sequence[dict[str, Any]], files: Mapping[str, str]
+) -> list[tuple[str, Counter[str]]]:
+    """The captures with errors or warnings, worst first, if there are several captures."""
     counted: dict[str, Counter[str]] = {}
     for row in findings:
         if row["capture_id"] in files and row["severity"] in _GRAVE:
             counted.setdefault(row["capture_id"], Counter())[row["severity"]] += 1
-    return sorted(counted.items(), key=lambda item: [-item[1][word] for word in _GRAVE])[:_TOLD_FILES]
+    return sorted(counted.items(), key=lambda item: [-item[1][word] for word in _GRAVE])[:_LISTED_FILES]
 
 
 def _counted(counts: Counter[str], words: Iterable[str]) -> str:
@@ -55,51 +74,58 @@ def _counted(counts: Counter[str], words: Iterable[str]) -> str:
 
 def _title(uid: str | None, connection: dict[str, Any] | None) -> str:
     if uid is None:
-        return "the capture"
+        return "capture file"
     if connection is None:
         return uid
     client, server = connection["software"], connection["server_software"]
     software = f" ({client or 'unknown client'}, {server or 'unknown server'})" if client or server else ""
-    return harmless(f"{uid} {ends(connection)}{software}")
+    return escape_for_terminal(f"{uid} {client_and_server(connection)}{software}")
 
 
 def _place(row: dict[str, Any], files: Mapping[str, str]) -> str:
-    """The packet as a filter of Wireshark, and which file it is in."""
+    """A Wireshark display filter for the packet, and the name of its file."""
     words = [f"frame.number == {row['frame']}"] if row["frame"] else []
     if row["capture_id"] in files:
-        words.append(f"in {harmless(files[row['capture_id']])}")
+        words.append(f"in {escape_for_terminal(files[row['capture_id']])}")
     return " ".join(words)
 
 
 def _lines(row: dict[str, Any], files: Mapping[str, str]) -> list[str]:
     times = f" x{row['count']}" if row["count"] > 1 else ""
     clause = f" [{row['clause']}]" if row["clause"] else ""
-    fault = f" at fault: {row['at_fault']}." if row["at_fault"] else ""
+    fault = f" At fault: {row['at_fault']}." if row["at_fault"] else ""
     head = f"{row['severity']:<7} {row['rule_id']}{times}: {row['title']}.{clause}{fault} {_place(row, files)}"
     lines = [head.rstrip()]
     if row["detail"]:
-        lines.append(f"        {harmless(row['detail'])}")
+        lines.append(f"        {escape_for_terminal(row['detail'])}")
     if row["fix_hint"] and row["severity"] != "info":
-        lines.append(f"        -> {harmless(row['fix_hint'])}")
+        lines.append(f"        -> {escape_for_terminal(row['fix_hint'])}")
     return lines
 
 
 def junit(
     failed: Sequence[dict[str, Any]],
+    findings: Sequence[dict[str, Any]],
     connections: Sequence[dict[str, Any]],
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """One test case per connection, and one for the files; each finding that fails is a failure of its own case."""
+    """JUnit XML: a failed test case per failing finding, and a passed one per connection without; its name says
+    whether the connection has other findings."""
     cases: list[str] = []
     failures = 0
     titles = {row["uid"]: _title(row["uid"], row) for row in connections}
     by_uid: dict[str | None, list[dict[str, Any]]] = {uid: [] for uid in titles}
     for row in failed:
         by_uid.setdefault(row["uid"], []).append(row)
+    counts: dict[str | None, Counter[str]] = {uid: Counter() for uid in titles}
+    for row in findings:
+        counts.setdefault(row["uid"], Counter())[row["severity"]] += 1
     for uid, rows in by_uid.items():
         suite = _attribute(titles.get(uid) or _title(uid, None))
         if not rows:
-            cases.append(f'    <testcase classname={suite} name="conforms"/>')
+            others = _counted(counts[uid], [word for word in _GRAVE if counts[uid][word]])
+            name = _attribute(f"passed with {others}" if others else "no problems found")
+            cases.append(f"    <testcase classname={suite} name={name}/>")
         for row in rows:
             failures += 1
             place = _place(row, files)

@@ -1,6 +1,6 @@
-"""One line on the terminal that says how far a command is: written over a few times a second, gone at the end.
+"""A progress line on the terminal. It is rewritten a few times a second and removed at the end.
 
-Where nobody watches (standard error is no terminal, or `--quiet`) it says nothing.
+Nothing is printed if standard error is not a terminal or with `--quiet`. `ingest` has its own progress_display.py.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import sys
 import time
 from pathlib import Path
 
-_BETWEEN_SECONDS = 0.2
-_LARGE_BYTES = 32 << 20  # less is read before a line could be
+_INTERVAL_SECONDS = 0.2
+_LARGE_BYTES = 32 << 20  # smaller inputs are read before a line would be seen
 
 
 class ProgressLine:
     def __init__(self, quiet: bool) -> None:
-        self._watched = not quiet and sys.stderr.isatty()
-        self._width = 0  # of what stands there
+        self._visible = not quiet and sys.stderr.isatty()
+        self._width = 0  # of the line on the terminal
         self._next = 0.0
 
     def show(self, text: str) -> None:
-        if not self._watched or time.monotonic() < self._next:
+        if not self._visible or time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _BETWEEN_SECONDS
+        self._next = time.monotonic() + _INTERVAL_SECONDS
         sys.stderr.write(f"\r{text:<{self._width}} ")
         sys.stderr.flush()
         self._width = len(text)
 
     def done(self) -> None:
-        """Before anything else is said."""
+        """Remove the line. Call it before anything else is printed."""
         if self._width:
             sys.stderr.write(f"\r{'':<{self._width}}\r")
             sys.stderr.flush()
@@ -36,7 +36,7 @@ class ProgressLine:
 
 
 class BytesRead(ProgressLine):
-    """Of a recording, which tells how much of which file it has read."""
+    """The progress callback of a recording: bytes read of all files."""
 
     def __init__(self, paths: list[str], quiet: bool) -> None:
         sizes = [Path(path).stat().st_size for path in paths if path != "-"]

@@ -1,6 +1,6 @@
-"""Fewer points that draw the same line: of each slice of the x axis the first, the last and both extremes stay.
+"""Downsampling that keeps the look of a line: each slice of the x axis keeps its first, last, lowest and highest point.
 
-What must not vanish (a spike, a drop-out) is an extreme of its slice, so it is always kept.
+A spike or a drop-out is an extreme of its slice, so it is always kept.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[Any]
-SLICES = 500  # about what a screen can tell apart; up to four points each
+SLICES = 500  # about the columns that a screen shows; up to four points each
 
 
 def kept(x: Numbers, y: Numbers, slices: int = SLICES) -> npt.NDArray[np.int64]:
-    """Positions of the points that stay, ascending. `x` need not be sorted."""
+    """Indices of the points to keep, ascending. `x` need not be sorted."""
     count = len(x)
     if count <= 4 * slices:
         return np.arange(count)
@@ -29,7 +29,7 @@ def kept(x: Numbers, y: Numbers, slices: int = SLICES) -> npt.NDArray[np.int64]:
 
 
 def medians(x: Numbers, y: Numbers, slices: int = SLICES) -> tuple[Numbers, Numbers]:
-    """The middle value of each slice that has any, at the middle of its places."""
+    """The mean x and median y of each slice that has points."""
     part = _parts(x, slices)
     order = np.lexsort((y, part))
     starts = np.flatnonzero(np.diff(part[order], prepend=-1))
@@ -40,7 +40,7 @@ def medians(x: Numbers, y: Numbers, slices: int = SLICES) -> tuple[Numbers, Numb
 
 
 def _parts(x: Numbers, slices: int) -> npt.NDArray[np.int64]:
-    """The slice of each point."""
+    """The slice number of each point."""
     low, high = float(x.min()), float(x.max())
     if high <= low:
         return np.zeros(len(x), np.int64)

@@ -1,7 +1,7 @@
-"""What is to be drawn, as plain values: series of points, lanes of spans beneath them, marks across them.
+"""A figure as plain values: series of points, lanes of time spans below them, vertical marks.
 
-A figure can be made on an executor and drawn elsewhere: `as_json` and `from_json` keep everything. It knows nothing
-of SVG, colours or browsers. x is seconds since the start of the connection unless the figure says otherwise.
+A Spark executor can make a figure and the driver can draw it: `as_json` and `from_json` keep everything. Figures know
+nothing of SVG, colours or browsers. x is seconds since the start of the connection.
 """
 
 from __future__ import annotations
@@ -9,32 +9,33 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rtmp_spark.report.thin import SLICES, Numbers, kept, medians
+from rtmp_spark.report.figures.downsampling import SLICES, Numbers, kept, medians
 
 LINE, DOTS, STEMS, BARS = "line", "dots", "stems", "bars"
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one kind. `role` says what they are (video, audio, key, ...), which decides the colour."""
+    """Points of one kind. `role` (video, audio, key, ...) decides the colour."""
 
     name: str
     role: str
     style: str
     x: list[float]
     y: list[float]
-    total: int  # points before thinning
-    base: list[float] = field(default_factory=list)  # of bars that stand on others
-    width: float = 1.0  # of bars, on the x axis
+    total: int  # number of points before downsampling
+    base: list[float] = field(default_factory=list)  # lower ends of stacked bars
+    width: float = 1.0  # of bars, in x units
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Spans of time beneath the axis, each with words for a pointer: (from, to, words)."""
+    """Time spans below the axis, each with a tooltip: (from, to, tooltip). `heights` (0 to 1) makes them bars."""
 
     name: str
     role: str
     spans: list[tuple[float, float, str]]
+    heights: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot. `missing` says why there is nothing to draw, when there is nothing."""
+    """One plot. `missing` says why there is nothing to draw."""
 
     key: str
     title: str
-    unit: str  # b/s, B, ms, s, count: how values are written
+    unit: str  # b/s, B, ms, s or count
     series: list[Series] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     note: str = ""
-    hint: str = ""  # how to read it
+    hint: str = ""  # how to read the plot
     missing: str = ""
     height: int = 180
 
@@ -71,25 +72,26 @@ class Figure:
         parts = dict(value)
         parts["series"] = [Series(**one) for one in value["series"]]
         parts["lanes"] = [
-            Lane(one["name"], one["role"], [(a, b, c) for a, b, c in one["spans"]]) for one in value["lanes"]
+            Lane(one["name"], one["role"], [(a, b, c) for a, b, c in one["spans"]], one["heights"])
+            for one in value["lanes"]
         ]
         parts["marks"] = [Mark(**one) for one in value["marks"]]
         return cls(**parts)
 
 
-def thinned(name: str, role: str, style: str, x: Numbers, y: Numbers, slices: int = SLICES) -> Series:
-    """A series of the points that matter of these."""
+def downsampled(name: str, role: str, style: str, x: Numbers, y: Numbers, slices: int = SLICES) -> Series:
+    """A downsampled series."""
     stay = kept(x, y, slices)
     return Series(name, role, style, _rounded(x[stay]), _rounded(y[stay]), len(x))
 
 
-def summed_up(name: str, role: str, x: Numbers, y: Numbers, slices: int = SLICES) -> list[Series]:
-    """A line; of many points the median of each slice as the line, and the extremes around it as dots."""
+def median_line(name: str, role: str, x: Numbers, y: Numbers, slices: int = SLICES) -> list[Series]:
+    """A line through all points; if there are too many, the median of each slice as a line and the extremes as dots."""
     if len(x) <= 4 * slices:
-        return [thinned(name, role, LINE, x, y, slices)]
+        return [downsampled(name, role, LINE, x, y, slices)]
     places, values = medians(x, y, slices // 2)
     line = Series(name, role, LINE, _rounded(places), _rounded(values), 0)
-    around = thinned(f"{name}, extremes", f"{role} faint", DOTS, x, y, slices // 2)
+    around = downsampled(f"{name}, extremes", f"{role} faint", DOTS, x, y, slices // 2)
     return [around, line]
 
 

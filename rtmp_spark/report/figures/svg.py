@@ -1,24 +1,25 @@
-"""Figures as inline SVG inside HTML: readable without scripts, stretched to the width there is.
+"""Figures as inline SVG in HTML. They are readable without scripts and fill the available width.
 
-The plot keeps the units of the data as its coordinates and is stretched without regard to proportion; strokes and dots
-do not stretch, and all letters stand outside as HTML. A script may zoom by changing one attribute and find the points
-again in the paths. No numbers are computed here but ticks.
+The SVG coordinates are the units of the data, and the plot is stretched without keeping proportions. Strokes and dots
+are not stretched, and all labels are HTML outside the SVG. The script zooms by changing `viewBox` and reads the points
+from the paths.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from rtmp_spark.report import text
-from rtmp_spark.report.figure import BARS, DOTS, LINE, STEMS, Figure, Lane, Mark, Series
+from rtmp_spark.report import page_text, units
+from rtmp_spark.report.figures.figure import BARS, DOTS, LINE, STEMS, Figure, Lane, Mark, Series
 
 
-def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
-    """The figure as one `<figure>` element."""
-    caption = f"<figcaption><span class='t'>{text.escape(figure.title)}</span>{_legend(figure)}</figcaption>"
+def draw(figure: Figure, x_range: tuple[float, float] | None = None, flags: Sequence[Mark] = ()) -> str:
+    """The figure as one `<figure>` element. `flags` are shown at the top edge of the plot."""
+    caption = f"<figcaption><span class='t'>{page_text.escape(figure.title)}</span>{_legend(figure)}</figcaption>"
     if figure.empty:
-        why = figure.missing or "Nothing of this kind was recorded."
-        return f"<figure class='chart'>{caption}<p class='missing'>{text.escape(why, 600)}</p></figure>"
+        why = figure.missing or "No data was recorded."
+        return f"<figure class='chart'>{caption}<p class='missing'>{page_text.escape(why, 600)}</p></figure>"
     x_low, x_high = x_range or _x_range(figure)
     if x_high - x_low < 1e-3:
         x_low, x_high = x_low - 0.5, x_high + 0.5
@@ -27,8 +28,8 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
     inside += [_series(series) for series in figure.series if series.x]
     box = f"{_n(x_low)} {_n(-y_high)} {_n(x_high - x_low)} {_n(y_high - y_low)}"
     labels = "".join(
-        f"<span style='top:{(y_high - tick) / (y_high - y_low):.2%}'>{value_text(tick, figure.unit)}</span>"
-        for tick in ticks
+        f"<span style='top:{(y_high - tick) / (y_high - y_low):.2%}'>{text}</span>"
+        for tick, text in zip(ticks, axis_texts(ticks, figure.unit))
     )
     x_labels = "".join(
         f"<span{label_edge((tick - x_low) / (x_high - x_low))}>{time_text(tick, x_high - x_low)}</span>"
@@ -36,39 +37,55 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None) -> str:
     )
     lanes = "".join(_lane(lane, x_low, x_high) for lane in figure.lanes)
     marks = "".join(
-        f"<span class='{m.role}' style='left:{(m.x - x_low) / (x_high - x_low):.2%}'>{text.escape(m.words)}</span>"
+        f"<span class='{m.role}' style='left:{(m.x - x_low) / (x_high - x_low):.2%}'>{page_text.escape(m.words)}</span>"
         for m in figure.marks
+    )
+    flagged = "".join(
+        f"<i class='{flag.role}' data-x='{_n(flag.x)}' style='left:{(flag.x - x_low) / (x_high - x_low):.2%}' "
+        f"title='{page_text.escape(flag.words)}'></i>"
+        for flag in flags
+        if x_low <= flag.x <= x_high
     )
     return (
         f"<figure class='chart' data-unit='{figure.unit}' data-x='{_n(x_low)} {_n(x_high)}'>{caption}"
         f"<div class='plot'><div class='ylabels'>{labels}</div>"
         f"<div class='area' style='height:{figure.height}px'>"
-        f"<svg viewBox='{box}' preserveAspectRatio='none' role='img' aria-label='{text.escape(figure.title)}'>"
-        f"<g transform='scale(1,-1)'>{''.join(inside)}</g></svg><div class='marks'>{marks}</div></div>"
+        f"<svg viewBox='{box}' preserveAspectRatio='none' role='img' aria-label='{page_text.escape(figure.title)}'>"
+        f"<g transform='scale(1,-1)'>{''.join(inside)}</g></svg>"
+        f"<div class='marks'>{marks}</div><div class='flags'>{flagged}</div></div>"
         f"<div class='xlabels'>{x_labels}</div>{lanes}</div>{_note(figure)}</figure>"
     )
 
 
 def label_edge(share: float) -> str:
-    """Where a label of the x axis stands; at the ends it must not stick out."""
+    """Class and position of a label on the x axis. Labels at the ends are aligned so that they stay inside the plot."""
     side = " class='first'" if share < 0.02 else " class='last'" if share > 0.97 else ""
     return f"{side} style='left:{share:.2%}'"
 
 
+# Larger units of an axis: (from this value on, divisor, name). The script has the same table.
+_SCALES = {
+    "b/s": ((1e6, 1e6, "Mb/s"), (0, 1e3, "kb/s")),
+    "B": ((1e9, 1e9, "GB"), (1e6, 1e6, "MB"), (1e3, 1e3, "kB"), (0, 1, "B")),
+    "ms": ((1e4, 1e3, "s"), (0, 1, "ms")),
+    "s": ((0, 1, "s"),),
+}
+
+
 def value_text(value: float, unit: str) -> str:
-    """A number in the unit of its axis."""
-    if unit == "b/s":
-        return text.bitrate(value) if value else "0"
-    if unit == "B":
-        return text.size(value) if value else "0"
-    if unit == "ms":
-        seconds = abs(value) >= 10_000
-        return f"{text.number(value / 1000 if seconds else value, 4)} {'s' if seconds else 'ms'}"
-    return f"{text.number(value, 4)} {unit}" if unit and unit != "count" else text.number(value, 4)
+    """A single value in the unit that fits it."""
+    return axis_texts([value], unit, 3 if unit in ("b/s", "B") else 4)[0]
+
+
+def axis_texts(ticks: Sequence[float], unit: str, digits: int = 4) -> list[str]:
+    """The labels of an axis, all in the unit that fits the largest value."""
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    divisor, name = next(((d, n) for least, d, n in _SCALES.get(unit, ()) if largest >= least), (1.0, ""))
+    return [f"{units.number(tick / divisor, digits)} {name}".rstrip() for tick in ticks]
 
 
 def time_text(seconds: float, span: float) -> str:
-    """A place on the time axis; as exact as the length of the axis asks for."""
+    """A time on the x axis, as precise as the length of the axis requires."""
     if span < 180:
         digits = 0 if span >= 5 else 1 if span >= 0.5 else 3
         return f"{seconds:.{digits}f} s"
@@ -113,7 +130,7 @@ def nice_ticks(low: float, high: float, wanted: int, *, time: bool = False) -> l
         step = float(next((s for s in steps if s >= rough), 86400 * math.ceil(rough / 86400)))
     else:
         scale = 10.0 ** math.floor(math.log10(rough))
-        factors = (1, 2, 5, 10) if time else (1, 2, 2.5, 5, 10)  # the labels of a time axis have no room for a half
+        factors = (1, 2, 5, 10) if time else (1, 2, 2.5, 5, 10)  # no half seconds on a time axis
         step = next(m * scale for m in factors if m * scale >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [tick * step for tick in range(first, math.floor(high / step + 1e-9) + 1)]
@@ -129,7 +146,9 @@ def _mark(mark: Mark, low: float, high: float) -> str:
 
 def _series(series: Series) -> str:
     points = list(zip(map(_n, series.x), map(_n, series.y)))
-    style = DOTS if len(points) == 1 and series.style == LINE else series.style  # a line of one point is not seen
+    style = (
+        DOTS if len(points) == 1 and series.style == LINE else series.style
+    )  # a line with one point would be invisible
     if style == DOTS:
         path = "".join(f"M{x},{y}h0" for x, y in points)
     elif series.style == STEMS:
@@ -142,18 +161,19 @@ def _series(series: Series) -> str:
         )
     else:
         path = "M" + "L".join(f"{x},{y}" for x, y in points)
-    return f"<path class='{style} {series.role}' data-name='{text.escape(series.name)}' d='{path}'/>"
+    return f"<path class='{style} {series.role}' data-name='{page_text.escape(series.name)}' d='{path}'/>"
 
 
 def _lane(lane: Lane, low: float, high: float) -> str:
+    heights = lane.heights or [1.0] * len(lane.spans)
     bars = "".join(
-        f"<rect x='{_n(start)}' width='{_n(max(stop - start, (high - low) / 400))}' height='1'>"
-        f"<title>{text.escape(what)}</title></rect>"
-        for start, stop, what in lane.spans
+        f"<rect x='{_n(start)}' y='{_n(1 - height)}' width='{_n(max(stop - start, (high - low) / 400))}' "
+        f"height='{_n(height)}'><title>{page_text.escape(what)}</title></rect>"
+        for (start, stop, what), height in zip(lane.spans, heights)
     )
     box = f"{_n(low)} 0 {_n(high - low)} 1"
     return (
-        f"<div class='lane {lane.role}'><span>{text.escape(lane.name)}</span>"
+        f"<div class='lane {lane.role}{' bars' if lane.heights else ''}'><span>{page_text.escape(lane.name)}</span>"
         f"<svg viewBox='{box}' preserveAspectRatio='none'>{bars}</svg></div>"
     )
 
@@ -162,7 +182,7 @@ def _legend(figure: Figure) -> str:
     shown = [s for s in figure.series if s.x]
     if not shown:
         return ""
-    keys = "".join(f"<span class='k {s.role} {s.style}'>{text.escape(s.name)}</span>" for s in shown)
+    keys = "".join(f"<span class='k {s.role} {s.style}'>{page_text.escape(s.name)}</span>" for s in shown)
     return f"<span class='legend'>{keys}</span>"
 
 
@@ -171,5 +191,5 @@ def _note(figure: Figure) -> str:
     total = sum(series.total for series in figure.series)
     words = [part for part in (figure.note, figure.hint) if part]
     if drawn < total:
-        words.append(f"{drawn:,} of {total:,} points drawn: first, last, lowest and highest of each slice.")
-    return f"<p class='note'>{text.escape(' '.join(words), 600)}</p>" if words else ""
+        words.append(f"{drawn:,} of {total:,} points drawn: the first, last, lowest and highest of each slice.")
+    return f"<p class='note'>{page_text.escape(' '.join(words), 600)}</p>" if words else ""

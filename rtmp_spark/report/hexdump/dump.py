@@ -1,8 +1,7 @@
-"""The bytes of a message or handshake part as they crossed the wire: fields named, chunk headers marked, packets told.
+"""The bytes of a message or handshake part as sent: named fields, marked chunk headers, packet numbers.
 
-What one does by hand in a packet analyser, in one call. `walk` finds the chunk headers from rows of the table
-`messages` and the raw bytes; chunks of other messages in between become one line each. Strings of commands that carry
-credentials are masked unless the caller keeps secrets.
+`walk` finds the chunk headers from rows of `messages` and the raw bytes; each chunk of another message in between
+becomes one line. Strings of commands that carry credentials are masked unless the caller keeps secrets.
 """
 
 from __future__ import annotations
@@ -13,25 +12,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rtmp_spark.capture.excerpt import Excerpt
-from rtmp_spark.capture.fields import Field, fields_of
-from rtmp_spark.capture.redact import carries_credentials
 from rtmp_spark.codec.command import parse_command
+from rtmp_spark.redact import carries_credentials
+from rtmp_spark.report.hexdump.field_names import Field, fields_of
+from rtmp_spark.report.hexdump.stream_bytes import Excerpt
 
 Row = dict[str, Any]
 HEADER, PAYLOAD, OTHER, LOST = "header", "payload", "other", "lost"
-_HEADER_BYTES = (11, 7, 3, 0)
 _COMMANDS = range(15, 21)
 _PLAIN_KEYS = frozenset({"app", "type", "flashVer", "fmsVer", "code", "level", "encoder"})
 _PLAIN_VALUES = frozenset({b"live", b"record", b"append"})
 LINE = 16
-FIELD_LINES = 6  # of one field; more of it is seldom worth reading
+FIELD_LINES = 6  # per field; more is rarely worth reading
 MOST_LINES = 400
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Wire bytes of one meaning. `at` is the place in the payload, for payload pieces."""
+    """Consecutive bytes of one kind. `at` is the position in the payload, for payload pieces."""
 
     offset: int
     data: bytes
@@ -42,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class DumpLine:
-    """One line of a dump: wire offset, bytes, meaning; or a line of words only (`data` empty)."""
+    """One line of a dump: stream offset, bytes, label; or a label only (`data` empty)."""
 
     offset: int
     data: bytes
@@ -52,7 +50,7 @@ class DumpLine:
 
 
 def clean_start(rows: Sequence[Row], msg_no: int) -> int:
-    """The last wire offset at or before this message across which no message of the direction lies."""
+    """The last stream offset at or before this message where no other message is in progress."""
     by_offset = sorted(rows, key=lambda row: row["stream_offset"])
     target = next(row["stream_offset"] for row in by_offset if row["msg_no"] == msg_no)
     latest, best = -1, target
@@ -70,7 +68,7 @@ def clean_start(rows: Sequence[Row], msg_no: int) -> int:
 
 
 def walk(data: bytes, start: int, rows: Sequence[Row], msg_no: int) -> list[Piece]:
-    """The pieces of message `msg_no` in wire bytes that begin, at `start`, with a chunk header."""
+    """The pieces of message `msg_no` in `data`, which begins at stream offset `start` with a chunk header."""
     begins = {row["stream_offset"]: row for row in rows}
     own = next(row for row in rows if row["msg_no"] == msg_no)
     active: dict[int, tuple[Row, int]] = {}  # csid -> its message, payload bytes so far
@@ -115,7 +113,7 @@ def walk(data: bytes, start: int, rows: Sequence[Row], msg_no: int) -> list[Piec
 
 
 def _basic_header(data: bytes, pos: int) -> tuple[int, int, int]:
-    """fmt, csid and length of the basic header; length 0 when it is cut. RTMP 1.0 5.3.1.1"""
+    """fmt, csid and length of the basic header; length 0 if it is incomplete. RTMP 1.0 5.3.1.1"""
     first = data[pos]
     low = first & 63
     if low > 1:
@@ -154,7 +152,7 @@ def lines(
     pieces: Sequence[Piece], fields: Sequence[Field], excerpt: Excerpt | None,
     masked: Sequence[tuple[int, int]] = (), whole: bool = False,
 ) -> list[DumpLine]:  # fmt: skip
-    """Pieces cut at fields, packets and 16 bytes; long fields shortened unless the `whole` is wanted."""
+    """The lines of a dump: pieces split at fields, packets and 16 bytes. Long fields are shortened unless `whole`."""
     out: list[DumpLine] = []
     frame = None
     for piece in pieces:
@@ -183,7 +181,7 @@ def lines(
 def _cuts(
     piece: Piece, fields: Sequence[Field], masked: Sequence[tuple[int, int]], excerpt: Excerpt | None
 ) -> list[tuple[int, int, str, bool]]:
-    """(from, to, label, hidden) within the piece, cut where a field or a packet begins."""
+    """(from, to, label, masked) within the piece, split where a field or a packet begins."""
     size = len(piece.data)
     edges = {0, size}
     labels = {0: piece.label}
@@ -207,7 +205,7 @@ def _cuts(
 
 
 def secret_parts(type_id: int, payload: bytes, fields: Sequence[Field]) -> list[tuple[int, int]]:
-    """The payload bytes of a message that may be credentials."""
+    """The payload bytes (from, to) of a message that may be credentials."""
     if type_id not in _COMMANDS:
         return []
     command = parse_command(type_id, payload)
@@ -217,7 +215,7 @@ def secret_parts(type_id: int, payload: bytes, fields: Sequence[Field]) -> list[
     key, own_name = "", True
     for field in fields:
         if field.text:
-            if not own_name and not _harmless(key, payload[field.start : field.end]):
+            if not own_name and not _is_public(key, payload[field.start : field.end]):
                 texts.append((field.start, field.end))
             own_name = False
         elif "string of" not in field.label:
@@ -226,13 +224,13 @@ def secret_parts(type_id: int, payload: bytes, fields: Sequence[Field]) -> list[
     return [*texts, (named, len(payload))] if named < len(payload) else texts
 
 
-def _harmless(key: str, value: bytes) -> bool:
-    """Whether the tables show this string as it is, too."""
+def _is_public(key: str, value: bytes) -> bool:
+    """True if the tables do not redact this string either."""
     return value in _PLAIN_VALUES or (key in _PLAIN_KEYS and not set(b"?=@") & set(value))
 
 
 def as_text(dump: Sequence[DumpLine]) -> str:
-    """For a terminal."""
+    """The dump as text for a terminal."""
     rows = []
     for line in dump:
         if not line.data:

@@ -1,7 +1,7 @@
-"""Names for the bytes of a message or handshake part: which field begins where, and what it says.
+"""The fields of a message or handshake part: where each begins and what it holds, as labels for a hex dump.
 
-For showing bytes to people, not for decoding: it follows the same layouts as the codec (RTMP 1.0 5.2, 5.4, 7.1; AMF 0;
-FLV 10.1 E.4; E-RTMP v2) but stops naming where something does not fit, and never complains.
+The layouts are those of the codec (RTMP 1.0 5.2, 5.4, 7.1; AMF 0; FLV 10.1 E.4; E-RTMP v2). Malformed bytes end the
+list of fields; they never raise an error.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from rtmp_spark.codec.errors import DecodeError, RtmpSparkError
 from rtmp_spark.codec.handshake import parse_packet1
 from rtmp_spark.codec.media.tag import parse_tag
-from rtmp_spark.codec.message import AUDIO, EVENT_KINDS, VIDEO
+from rtmp_spark.codec.message import AUDIO, USER_CONTROL_EVENTS, VIDEO
 
 MOST_FIELDS = 400
 _SHOWN = 60
-_SAYS_NOTHING = {5: "null", 6: "undefined", 13: "unsupported"}
+_EMPTY_VALUES = {5: "null", 6: "undefined", 13: "unsupported"}
 
 
 class Field(NamedTuple):
-    """Bytes [start, end) of a payload. `text`: a string that a sender chose, which may be a secret."""
+    """Bytes [start, end) of a payload. `text`: the bytes are a string from the sender, which may be a secret."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 def fields_of(type_id: int, payload: bytes) -> list[Field]:
-    """The fields of a message, in order; what follows the last one has no name."""
+    """The fields of a message in order. Bytes after the last field have no label."""
     found: list[Field] = []
     try:
         for one in _fields(type_id, payload):
@@ -44,7 +44,7 @@ def fields_of(type_id: int, payload: bytes) -> list[Field]:
 
 def _fields(type_id: int, payload: bytes) -> Iterator[Field]:
     if type_id in (1, 2, 3, 5):
-        names = {1: "chunk size", 2: "csid to give up", 3: "bytes received", 5: "window"}
+        names = {1: "chunk size", 2: "csid to abort", 3: "bytes received", 5: "window"}
         yield Field(0, 4, f"{names[type_id]} {_u32(payload, 0):,}")
     elif type_id == 6:
         yield Field(0, 4, f"window {_u32(payload, 0):,}")
@@ -67,10 +67,10 @@ def _u32(data: bytes, at: int) -> int:
 
 def _user_control(payload: bytes) -> Iterator[Field]:
     event = struct.unpack_from(">H", payload)[0]
-    kind = EVENT_KINDS.get(event, "unknown event")
+    kind = USER_CONTROL_EVENTS[event].kind if event in USER_CONTROL_EVENTS else "unknown event"
     yield Field(0, 2, f"event {event} ({kind.replace('_', ' ')})")
     if len(payload) >= 6:
-        name = "time" if "ping" in kind else "stream id"
+        name = "timestamp" if "ping" in kind else "stream id"
         yield Field(2, 6, f"{name} {_u32(payload, 2)}")
     if len(payload) >= 10:
         yield Field(6, 10, f"buffer length {_u32(payload, 6)} ms")
@@ -100,8 +100,8 @@ def _tag(type_id: int, payload: bytes) -> Iterator[Field]:
 
 
 def _amf0(data: bytes, at: int) -> Iterator[Field]:
-    """Values one after the other; containers are entered, with the depth as indent."""
-    stack: list[int] = []  # per container the values still to come; -1 where an end marker closes it
+    """AMF 0 values in order. Values inside objects and arrays are indented by their depth."""
+    stack: list[int] = []  # per container: remaining values, or -1 if an end marker closes it
     while at < len(data):
         while stack and stack[-1] == 0:
             stack.pop()
@@ -134,7 +134,7 @@ def _amf0(data: bytes, at: int) -> Iterator[Field]:
 
 
 def _plain_value(data: bytes, at: int, indent: str) -> Iterator[Field]:
-    """A value that holds no others; nothing when the marker is none of these."""
+    """A value that is not a container; nothing for an unknown marker."""
     marker = data[at]
     if marker == 0:
         yield Field(at, at + 9, f"{indent}number {struct.unpack_from('>d', data, at + 1)[0]:g}")
@@ -146,8 +146,8 @@ def _plain_value(data: bytes, at: int, indent: str) -> Iterator[Field]:
         yield Field(at, at + head, f"{indent}string of {length:,} bytes")
         if length:
             yield Field(at + head, at + head + length, f"{indent}{_quoted(data[at + head : at + head + length])}", True)
-    elif marker in _SAYS_NOTHING:
-        yield Field(at, at + 1, f"{indent}{_SAYS_NOTHING[marker]}")
+    elif marker in _EMPTY_VALUES:
+        yield Field(at, at + 1, f"{indent}{_EMPTY_VALUES[marker]}")
     elif marker == 11:
         yield Field(at, at + 11, f"{indent}date {struct.unpack_from('>d', data, at + 1)[0]:.0f} ms")
 
@@ -166,9 +166,9 @@ def handshake_fields(part: str, data: bytes) -> list[Field]:
         return []
     if part.endswith("2"):
         return [
-            Field(0, 4, f"time {_u32(data, 0)} (the peer's)"),
+            Field(0, 4, f"time {_u32(data, 0)} (from the peer)"),
             Field(4, 8, f"time 2: {_u32(data, 4)}"),
-            Field(8, len(data), "random bytes of the peer, or a signature at the end"),
+            Field(8, len(data), "copy of the peer's random bytes, or a signature at the end"),
         ]
     found = [Field(0, 4, f"time {_u32(data, 0)}"), Field(4, 8, f"version or zero: {'.'.join(map(str, data[4:8]))}")]
     try:

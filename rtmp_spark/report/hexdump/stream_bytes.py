@@ -1,7 +1,6 @@
-"""The bytes of one direction of one connection between two places, with the packets that brought them.
+"""A byte range of one direction of one connection, with the packets that carried it.
 
-Reads the captures again and keeps only what was asked for. It sees plain TCP streams: what was wrapped (TLS, HTTP) is
-not unwrapped here.
+It reads the captures again and keeps only the requested bytes. TLS and HTTP are not unwrapped.
 """
 
 from __future__ import annotations
@@ -11,19 +10,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rtmp_spark.capture.files import open_capture, sort_by_first_packet
-from rtmp_spark.capture.items import Gap, Item, Run, frame_no
-from rtmp_spark.capture.packet import Dissector
-from rtmp_spark.capture.tcp import Reassembler
+from rtmp_spark.capture.files.open_capture import open_capture, sort_by_first_packet
+from rtmp_spark.capture.packets.dissector import Dissector
+from rtmp_spark.capture.tcp.frame_numbers import frame_no
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.stream_items import Gap, Item, Run
 from rtmp_spark.codec.errors import CaptureError
 
 Endpoint = tuple[str, int]
-_SLACK_US = 2_000_000  # packet times of a connection may be rounded
+_SLACK_US = 2_000_000  # packet times in the tables may be rounded
 
 
 @dataclass(frozen=True)
-class Brought:
-    """Bytes of one packet at their place in the stream."""
+class PacketBytes:
+    """Bytes of one packet and their stream offset."""
 
     offset: int
     data: bytes
@@ -33,17 +33,17 @@ class Brought:
 
 @dataclass
 class Excerpt:
-    """Contiguous bytes from `offset` on, as far as they go; `lost` lists holes behind it as (offset, length)."""
+    """Bytes from `offset` on. `lost` lists the gaps as (offset, length)."""
 
     offset: int
-    packets: list[Brought] = field(default_factory=list)
+    packets: list[PacketBytes] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def data(self) -> bytes:
         return b"".join(packet.data for packet in self.packets)
 
-    def packet_at(self, offset: int) -> Brought | None:
+    def packet_at(self, offset: int) -> PacketBytes | None:
         return next((p for p in self.packets if p.offset <= offset < p.offset + len(p.data)), None)
 
 
@@ -56,11 +56,11 @@ def read_excerpt(
     start: int,
     stop: int,
 ) -> Excerpt:
-    """Bytes [start, stop) of the connection between these ends whose first packet came at `since` (microseconds)."""
+    """Bytes [start, stop) of the connection between these endpoints whose first packet has time `since` (µs)."""
     sender, receiver = (client, server) if direction == "c2s" else (server, client)
     found = Excerpt(start)
     reassembler, dissector = Reassembler(), Dissector()
-    for number, path in enumerate(sort_by_first_packet([os.fspath(p) for p in paths])):
+    for number, (path, _) in enumerate(sort_by_first_packet([os.fspath(p) for p in paths])):
         try:
             capture = open_capture(path)
         except CaptureError:
@@ -77,7 +77,7 @@ def read_excerpt(
 def _take(
     items: list[Item], sender: Endpoint, receiver: Endpoint, since: int, start: int, stop: int, found: Excerpt
 ) -> bool:
-    """Keep what belongs to the excerpt; true when it is whole."""
+    """Add the bytes that belong to the excerpt. True if the excerpt is complete."""
     for item in items:
         if not isinstance(item, (Run, Gap)):
             continue
@@ -104,4 +104,4 @@ def _cut(run: Run, start: int, stop: int, found: Excerpt) -> None:
         if low < high:
             data = run.data[low - run.offset : high - run.offset]
             frame, ts = frame_no(int(run.seg_frames[index])), int(run.seg_ts_ns[index]) // 1000
-            found.packets.append(Brought(low, bytes(data), frame, ts))
+            found.packets.append(PacketBytes(low, bytes(data), frame, ts))

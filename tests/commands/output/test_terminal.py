@@ -1,4 +1,4 @@
-"""Lines on a terminal and in a pipe."""
+"""Printed lines on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rtmp_spark.commands.terminal import ends, printer
+from rtmp_spark.commands.output.terminal import client_and_server, line_printer
 
 WORDS = "Where the server closed, its log says why: a key, an on_publish hook or a limit of connections. " * 2
 
@@ -27,9 +27,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
-def test_a_narrow_terminal_breaks_lines_between_words_and_deeper(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_wraps_and_indents_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = narrow(monkeypatch)
-    printer()(WORDS, "yellow", 2)
+    line_printer()(WORDS, "yellow", 2)
     assert "\x1b[33m" in terminal.getvalue()
     lines = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
     assert len(lines) > 3 and max(map(len, lines)) <= 60
@@ -40,19 +40,19 @@ def test_a_narrow_terminal_breaks_lines_between_words_and_deeper(monkeypatch: py
 def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = narrow(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
-    printer()("a warning", "yellow")
+    line_printer()("a warning", "yellow")
     assert terminal.getvalue() == "a warning\n"
 
 
-def test_a_pipe_gets_each_line_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_in_a_pipe_are_not_wrapped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    say = printer()
-    say(WORDS.strip(), "bold red", 2)
-    say()
-    say("no \x1b[31m")
+    print_line = line_printer()
+    print_line(WORDS.strip(), "bold red", 2)
+    print_line()
+    print_line("no \x1b[31m")
     assert capsys.readouterr().out == f"  {WORDS.strip()}\n\nno .[31m\n"
 
 
-def test_an_address_with_colons_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     row = {"orig_h": "2001:db8::1", "orig_p": 50000, "resp_h": "192.0.2.1", "resp_p": 1935}
-    assert ends(row) == "[2001:db8::1]:50000 -> 192.0.2.1:1935"
+    assert client_and_server(row) == "[2001:db8::1]:50000 -> 192.0.2.1:1935"

@@ -1,4 +1,4 @@
-"""Down-sampling keeps what one must see."""
+"""Downsampling keeps spikes, drop-outs and ends."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtmp_spark.report.figure import Figure, Lane, Mark, summed_up, thinned
-from rtmp_spark.report.flow import Seconds
-from rtmp_spark.report.thin import kept, medians
+from rtmp_spark.report.figures.downsampling import kept, medians
+from rtmp_spark.report.figures.figure import Figure, Lane, Mark, downsampled, median_line
+from rtmp_spark.report.figures.wire_figures import Seconds
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=400), st.integers(1, 12))
-def test_both_extremes_and_both_ends_of_every_slice_stay(values: list[int], slices: int) -> None:
+def test_every_slice_keeps_its_extremes_and_ends(values: list[int], slices: int) -> None:
     x, y = np.arange(len(values)), np.array(values)
     stay = set(kept(x, y, slices).tolist())
     assert len(stay) <= max(4 * slices, len(values) if len(values) <= 4 * slices else 0)
@@ -28,35 +28,35 @@ def test_both_extremes_and_both_ends_of_every_slice_stay(values: list[int], slic
 def test_a_single_spike_in_an_hour_survives() -> None:
     y = np.ones(263_000)
     y[123_456] = 99
-    series = thinned("x", "video", "line", np.arange(len(y)), y)
+    series = downsampled("x", "video", "line", np.arange(len(y)), y)
     assert max(series.y) == 99
     assert len(series.x) <= 2000
     assert series.total == 263_000
 
 
-def test_medians_are_those_of_the_slices() -> None:
+def test_medians_per_slice() -> None:
     places, values = medians(np.arange(10.0), np.array([0, 0, 9, 0, 0, 5, 5, 5, -9, 5]), 2)
     assert values.tolist() == [0, 5]
     assert places.tolist() == [2.0, 7.0]
 
 
-def test_a_dense_series_keeps_its_extremes_beside_the_median() -> None:
+def test_a_dense_series_keeps_its_extremes_next_to_the_median_line() -> None:
     y = np.zeros(50_000)
     y[7] = -3
-    around, line = summed_up("x", "video", np.arange(len(y)), y)
+    around, line = median_line("x", "video", np.arange(len(y)), y)
     assert min(around.y) == -3
     assert set(line.y) == {0.0}
 
 
-def test_a_figure_survives_the_way_from_an_executor() -> None:
+def test_a_figure_survives_json() -> None:
     figure = Figure(
-        "k", "t", "ms", [thinned("a", "video", "dots", np.array([1.0, 2.0]), np.array([3, 4]))],
+        "k", "t", "ms", [downsampled("a", "video", "dots", np.array([1.0, 2.0]), np.array([3, 4]))],
         [Lane("l", "bad", [(0.0, 1.0, "w")])], [Mark(1.5, "wrap", "2²⁴")], "note", "", 99,
     )  # fmt: skip
     assert Figure.from_json(figure.as_json()) == figure
 
 
-def test_a_clock_that_jumped_by_years_draws_no_years() -> None:
+def test_rows_far_from_the_rest_are_not_drawn() -> None:
     rows = [{"ts_second": second * 1_000_000} for second in (3, *range(1_700_000_000, 1_700_000_005), 4_200_000_000)]
     seconds = Seconds(rows, 1_700_000_000 * 1_000_000)
     assert (seconds.length, seconds.places) == (5, [0, 1, 2, 3, 4])

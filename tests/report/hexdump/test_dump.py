@@ -1,4 +1,4 @@
-"""Dumps: the chunk headers of every message of every capture are where the walk finds them."""
+"""Hex dumps: `walk` finds the chunk headers of every message in real captures."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from decoded import RtmpTalk
+from kit.decoded_tables import RtmpTalk
 
-from rtmp_spark.capture import hexdump
-from rtmp_spark.capture.excerpt import read_excerpt
-from rtmp_spark.capture.fields import fields_of
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.message import Message
-from rtmp_spark.report.view import ConnectionView, read_captures
+from rtmp_spark.report.connection_view import ConnectionView
+from rtmp_spark.report.hexdump import dump
+from rtmp_spark.report.hexdump.field_names import fields_of
+from rtmp_spark.report.hexdump.stream_bytes import read_excerpt
+from rtmp_spark.report.view import read_captures
 
 CAPTURES = (
     "ffmpeg_publish_bframes_rtmpdump_play.pcap",
@@ -26,7 +27,7 @@ CAPTURES = (
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_every_message_is_found_in_the_wire_bytes(name: str, sample_pcaps: Path) -> None:
+def test_every_message_is_found_in_the_stream_bytes(name: str, sample_pcaps: Path) -> None:
     path = sample_pcaps / name
     for view in read_captures(path).connections:
         client, server = (view.orig_h, view.orig_p), (view.resp_h, view.resp_p)
@@ -35,11 +36,11 @@ def test_every_message_is_found_in_the_wire_bytes(name: str, sample_pcaps: Path)
             excerpt = read_excerpt([path], client, server, direction, view.ts_start, 0, 1 << 40)
             data = excerpt.data
             for row in rows:
-                start = hexdump.clean_start(rows, row["msg_no"])
-                pieces = hexdump.walk(data[start:], start, rows, row["msg_no"])
-                payload = b"".join(piece.data for piece in pieces if piece.kind == hexdump.PAYLOAD)
+                start = dump.clean_start(rows, row["msg_no"])
+                pieces = dump.walk(data[start:], start, rows, row["msg_no"])
+                payload = b"".join(piece.data for piece in pieces if piece.kind == dump.PAYLOAD)
                 assert crc32(payload) == row["payload_crc32"]
-                assert sum(piece.kind == hexdump.PAYLOAD for piece in pieces) == row["chunks"]
+                assert sum(piece.kind == dump.PAYLOAD for piece in pieces) == row["chunks"]
                 assert all(data[p.offset : p.offset + len(p.data)] == p.data for p in pieces)
 
 
@@ -49,7 +50,7 @@ def publisher(sample_pcaps: Path) -> ConnectionView:
 
 
 def test_a_command_with_a_chunk_header_inside(publisher: ConnectionView) -> None:
-    """connect is 139 bytes long and the chunk size is 128: a 0xC3 stands 128 bytes into it (RTMP 1.0 5.3.1)."""
+    """connect has 139 bytes and the chunk size is 128, so 0xC3 follows after 128 bytes (RTMP 1.0 5.3.1)."""
     dump = str(publisher.hexdump(0))
     lines = dump.splitlines()
     assert "message length 139" in dump
@@ -62,7 +63,7 @@ def test_a_command_with_a_chunk_header_inside(publisher: ConnectionView) -> None
     assert "packet 12" in dump
 
 
-def test_credentials_are_masked_unless_wanted(publisher: ConnectionView) -> None:
+def test_credentials_are_masked_unless_secrets_are_kept(publisher: ConnectionView) -> None:
     rows = publisher.table("commands").to_pylist()
     publish = next(r["msg_no"] for r in rows if r["name"] == "publish")
     assert "d02" not in str(publisher.hexdump(publish))
@@ -75,16 +76,16 @@ def test_a_handshake_part(publisher: ConnectionView) -> None:
     assert "digest (digest1)" in dump  # ffmpeg signs with the second scheme
     assert dump.splitlines()[0] == "C1, 1536 bytes"
     assert "version 3" in str(publisher.hexdump("S0"))
-    assert "random bytes of the peer" in str(publisher.hexdump("c2"))
+    assert "copy of the peer's random bytes" in str(publisher.hexdump("c2"))
 
 
-def test_what_is_not_there_is_said(publisher: ConnectionView, sample_pcaps: Path) -> None:
+def test_a_dump_of_something_missing_is_a_user_error(publisher: ConnectionView, sample_pcaps: Path) -> None:
     with pytest.raises(UserError, match="no message 9999"):
         publisher.hexdump(9999)
-    with pytest.raises(UserError, match="no part"):
+    with pytest.raises(UserError, match="not a part"):
         publisher.hexdump("C3")
     middle = read_captures(sample_pcaps / "midstream_publish_and_play.pcap").connections[0]
-    with pytest.raises(UserError, match="starts inside"):
+    with pytest.raises(UserError, match="handshake was not recorded"):
         middle.hexdump("C1")
 
 
@@ -101,7 +102,7 @@ def test_chunks_of_other_messages_are_one_line_each(tmp_path: Path) -> None:
     assert dump.count("chunk header: fmt 3, csid 6") == 3  # 400 bytes in chunks of 128
 
 
-def test_fields_of_damaged_values_stop_where_they_end() -> None:
+def test_fields_of_truncated_values_stay_inside_the_payload() -> None:
     whole = bytes.fromhex("020007636f6e6e656374003ff00000000000000300036170700200046c697665000009")
     for end in range(len(whole)):
         for field in fields_of(20, whole[:end]):

@@ -1,0 +1,106 @@
+"""A table as aligned columns of text (`inspect --table`, `sql`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TextIO
+
+import pyarrow as pa
+
+from rtmp_spark.analysis.row_sink import Batch
+from rtmp_spark.commands.output.json_lines import json_rows
+from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
+
+_CELL_CHARS = 48
+_NARROWEST = 12  # characters to which a column may be cut to fit the terminal
+_GAP = "  "
+
+
+class _Column(NamedTuple):
+    name: str
+    width: int
+    is_number: bool
+    time_from: int | None  # of a time, where its shown part begins
+
+
+def print_table(batches: Iterable[Batch], out: TextIO, width: int | None = None) -> None:
+    """Print aligned columns, numbers to the right. A column without any value in the first batch is left out.
+
+    With a `width`, lines fit into it: times without the date if it is always the same, and texts are cut.
+    """
+    columns: list[_Column] = []
+    for _, batch in batches:
+        rows = list(json_rows(batch))
+        if not rows:
+            continue
+        if not columns:
+            columns = _columns(batch.schema, rows, width)
+            out.write(_line(columns, [column.name for column in columns]))
+        for row in rows:
+            out.write(_line(columns, [_cell(row[column.name], column.time_from) for column in columns]))
+        out.flush()
+
+
+def _columns(schema: pa.Schema, rows: list[dict[str, Any]], width: int | None) -> list[_Column]:
+    found = []
+    for field in schema:
+        values = [row[field.name] for row in rows if row[field.name] is not None]
+        if not values:
+            continue
+        time_from = None
+        if width is not None and pa.types.is_timestamp(field.type):
+            time_from = 11 if len({value[:10] for value in values}) == 1 else 0
+        widest = max(len(_cell(value, time_from)) for value in values)
+        found.append(_Column(field.name, max(len(field.name), widest), _is_number(field.type), time_from))
+    if width is None:
+        return found
+    firm = [column.is_number or column.time_from is not None for column in found]
+    widths = fitted([column.width for column in found], firm, width)
+    return [column._replace(width=cut) for column, cut in zip(found, widths)]
+
+
+def fitted(widths: Sequence[int], firm: Sequence[bool], width: int) -> list[int]:
+    """Column widths that fit into a line: the widest columns that are not firm are cut first, and the last columns
+    are left out if that is not enough."""
+    found = list(widths)
+    least = [w if keep else min(w, _NARROWEST) for w, keep in zip(widths, firm)]
+    while len(found) > 1 and sum(least[: len(found)]) + len(_GAP) * (len(found) - 1) > width:
+        found.pop()
+    room = width - len(_GAP) * (len(found) - 1)
+    while sum(found) > room:
+        loose = [at for at in range(len(found)) if found[at] > least[at]]
+        if not loose:
+            break
+        found[max(loose, key=lambda at: found[at])] -= 1
+    return found
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or its beginning with an ellipsis if it is too long."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _line(columns: Sequence[_Column], cells: Sequence[str]) -> str:
+    short = [cut(cell, column.width) for cell, column in zip(cells, columns)]
+    aligned = (cell.rjust(c.width) if c.is_number else cell.ljust(c.width) for cell, c in zip(short, columns))
+    return _GAP.join(aligned).rstrip() + "\n"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _cell(value: Any, time_from: int | None = None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, dict)):
+        value = json.dumps(value, ensure_ascii=False)
+    if time_from is not None:
+        return str(value)[time_from:23].replace("T", " ")  # to the millisecond
+    text = escape_for_terminal(str(value))
+    return cut(text, _CELL_CHARS)

@@ -1,0 +1,1 @@
+"""Figures of the report: the values to draw, and the SVG that draws them."""

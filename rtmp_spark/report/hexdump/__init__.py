@@ -1,0 +1,1 @@
+"""Hex dumps of messages and handshakes with named fields."""

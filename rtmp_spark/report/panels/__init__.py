@@ -1,0 +1,1 @@
+"""The panels of the report as HTML fragments, one module per panel. The page and the notebooks show the same panels."""

@@ -1,0 +1,108 @@
+"""`inspect --table`: choice of rows and columns, and text that fits a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtmp_spark.cli import main
+from rtmp_spark.commands.output.brief_columns import BRIEF_COLUMNS
+from rtmp_spark.commands.output.column_table import fitted
+from rtmp_spark.schema import TABLES
+
+PUBLISH = "ffmpeg_publish_h264_aac.pcap"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["inspect", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_brief_columns_exist() -> None:
+    assert set(TABLES) <= set(BRIEF_COLUMNS)
+    assert all(set(BRIEF_COLUMNS[name]) <= set(table.column_names) for name, table in TABLES.items())
+
+
+def test_csv_and_json_have_all_columns_unless_some_are_chosen(
+    sample_pcaps: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture = sample_pcaps / PUBLISH
+    rows = list(csv.reader(io.StringIO(run(capsys, capture, "--table", "commands", "--csv"))))
+    assert tuple(rows[0]) == TABLES["commands"].column_names and len(rows) == 13
+    chosen = run(capsys, capture, "--table", "commands", "--csv", "--columns", "name,frame").splitlines()
+    assert chosen[0] == "name,frame" and chosen[1].startswith("connect,")
+    assert [*json.loads(run(capsys, capture, "--table", "streams", "--json", "--columns", "role"))] == ["role"]
+
+
+def test_a_condition_and_a_limit(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("duckdb", reason="conditions need DuckDB: pip install '.[lake]'")
+    where = ("--where", "kind = 'video' AND is_key", "--columns", "frame_type", "--csv")
+    keys = run(capsys, sample_pcaps / PUBLISH, "--table", "media_tags", *where).splitlines()[1:]
+    assert keys and set(keys) == {"key"}
+    assert len(run(capsys, sample_pcaps / PUBLISH, "--table", "media_tags", "--limit", 3, *where).splitlines()) == 4
+    assert len(run(capsys, sample_pcaps / PUBLISH, "--table", "messages", "--limit", 7, "--json").splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--columns", "name"], "--columns, --where, --limit and --csv need --table."),
+        (["--table", "commands", "--columns", "nam"], "The table commands has no column nam."),
+        (["--table", "commands", "--where", "nam = 1"], "The query failed: "),
+        (["--table", "commands", "--limit", "-1"], "Invalid count '-1' for --limit."),
+        (["--table", "commands", "--csv", "--json"], "not allowed with"),
+    ],
+)
+def test_mistakes(arguments: list[str], sentence: str, sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(sample_pcaps / PUBLISH), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def on_a_terminal(columns: int, *arguments: object) -> list[str]:
+    """The lines that a command prints on a terminal of this width."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "50"}
+    command = [sys.executable, "-m", "rtmp_spark.cli", "inspect", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=slave, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(slave)
+        parts = []
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other side is closed
+                break
+            parts.append(part)
+            if not part:
+                break
+    os.close(master)
+    assert process.returncode == 0
+    return b"".join(parts).decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_table_on_a_terminal_fits_and_is_in_order_of_time(sample_pcaps: Path, width: int) -> None:
+    capture = sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap"
+    lines = on_a_terminal(width, capture, "--table", "messages")
+    assert max(map(len, lines)) <= width
+    assert lines[0].split()[:2] == ["ts_first", "frame_first"]
+    whole = on_a_terminal(300, capture, "--table", "messages")
+    times = [line.split()[0] for line in whole[1:]]
+    assert times == sorted(times) and len(times) > 500
+
+
+def test_the_widest_columns_are_cut_first() -> None:
+    loose = [False] * 3
+    assert fitted([10, 40, 20], loose, 74) == [10, 40, 20]
+    assert fitted([10, 40, 20], loose, 54) == [10, 20, 20]
+    assert fitted([10, 40, 40], loose, 54) == [10, 20, 20]
+    assert fitted([14, 16, 13], loose, 40) == [12, 12, 12]
+    assert fitted([14, 16, 13], loose, 39) == [14, 16]  # the last column does not fit
+    assert fitted([14, 16, 13], [False, True, False], 44) == [12, 16, 12]
