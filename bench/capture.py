@@ -1,9 +1,9 @@
-"""The sequential path beside tuned tshark, one after the other, on the captures of make_captures.py.
+"""Compare `inspect` with tuned tshark on the captures of make_captures.py.
 
     python bench/make_captures.py DIR && python bench/capture.py DIR [NAME...] [--repeat 2]
 
-CPU seconds of whole processes, imports included, and their largest resident size. Each must find the messages that
-are there: a figure without its count does not count.
+Prints CPU seconds of the whole processes, including imports, and their peak resident memory, with the number of
+messages that each program found; both should find all messages of the capture.
 """
 
 from __future__ import annotations

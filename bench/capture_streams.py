@@ -1,9 +1,9 @@
-"""What it costs to get from a capture file to directed TCP streams, step by step, on one core.
+"""Measures each step from a capture file to directed TCP streams, on one core.
 
     python bench/capture_streams.py FILE... [--window MiB]
 
-Prints CPU seconds, MB/s and ns per byte of: reading and walking the records, the headers, the reassembly; and the
-memory at its highest. Prints bytes delivered too: a figure for less than everything does not count.
+Prints CPU seconds, MB/s and ns per byte of reading records, decoding headers and reassembly, the number of delivered
+bytes and the peak memory.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import argparse
 import resource
 import time
 
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.packet import Dissector
-from rtmp_spark.capture.tcp import Reassembler, Run
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.packets.dissector import Dissector
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.stream_items import Run
 
 
 def measure(path: str, window_bytes: int) -> None:
@@ -46,7 +47,7 @@ def measure(path: str, window_bytes: int) -> None:
         size = capture.size_bytes
         connections = reassembler.counts["connections"]
         print(
-            f"{path}: {size / 1e6:.0f} MB, {capture.packets} packets, {connections} connections, "
+            f"{path}: {size / 1e6:.0f} MB, {capture.facts.packets} packets, {connections} connections, "
             f"{runs} runs, {delivered} bytes delivered"
         )
     for step, seconds in (*spent.items(), ("all", sum(spent.values()))):
@@ -60,7 +61,7 @@ def measure(path: str, window_bytes: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Cost of files -> packets -> directed TCP streams.")
+    parser = argparse.ArgumentParser(description="Measure the steps from capture files to directed TCP streams.")
     parser.add_argument("files", nargs="+")
     parser.add_argument("--window", type=int, default=8, help="MiB read at a time")
     arguments = parser.parse_args()

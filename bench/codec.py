@@ -1,11 +1,11 @@
-"""What the codec costs on one core: figures, printed and never asserted.
+"""Measures the speed of the codec on one core. Prints the figures and asserts nothing.
 
     python bench/codec.py [--megabytes 60] [--repeat 5]
 
-Dechunking with payloads at three chunk sizes and with two streams fully interleaved, in pieces of 64 KiB and whole;
-pieces of one byte (whose cost must grow with the input, not with its square); an AMF0 connect; and the memory that
-60,000 half-announced messages of 16 MB take. CPU time, the best of some runs. Every rate comes with the count of
-messages found and sent, because a rate without it means nothing. The streams come from make_captures.py, which does
+Measured are: dechunking at three chunk sizes and with two interleaved streams, in pieces of 64 KiB and as a whole;
+pieces of one byte (the cost must not grow with the square of the input); an AMF0 connect; and the memory for 60,000
+unfinished messages of 16 MB. Times are CPU times, the minimum of several runs. Every rate is printed with the number of
+messages found and sent, because a decoder that finds less is faster. The streams come from make_captures.py, which does
 not use `rtmp_spark`.
 """
 
@@ -21,7 +21,9 @@ from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
 
-from make_captures import SAMPLE, Script, Session, media_frames, read_session
+from make_captures import media_frames
+from publication_writer import Script
+from real_publication import SAMPLE, Session, read_session
 
 from rtmp_spark.codec import amf0
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -32,14 +34,14 @@ COMMAND = 20
 
 
 def publisher_stream(session: Session, chunk_size: int, size: float) -> tuple[bytes, int]:
-    """What a publisher sends after its handshake, and how many messages that is."""
+    """The bytes that a publisher sends after its handshake, and the number of messages in them."""
     script = Script(session, chunk_size, {})
-    writes = [data for _, from_client, data in script.play(media_frames(session, size)) if from_client]
+    writes = [data for _, from_client, data in script.whole_session(media_frames(session, size)) if from_client]
     return b"".join(writes[2:]), script.messages  # C0+C1 and C2 come first
 
 
 def interleaved_stream(chunk_size: int, size: int) -> tuple[bytes, int]:
-    """Two csids whose chunks alternate strictly, as far as both have a message under way."""
+    """Two csids whose chunks alternate while both have an unfinished message."""
     rng = random.Random(7)
     parts, sent, timestamp = [], 0, 0
     while sent * 6_000 < size:
@@ -66,7 +68,7 @@ def found(stream: bytes, piece: int) -> int:
 
 
 def best(repeat: int, work: Callable[[], int]) -> tuple[float, int]:
-    """CPU seconds of the quickest run, and what the work returned."""
+    """CPU seconds of the fastest run, and the result of `work`."""
     shortest, result = float("inf"), 0
     for _ in range(repeat):
         begin = time.process_time()
@@ -121,7 +123,7 @@ print((resident() - before) / 2**20, events)
 
 
 def announced_memory() -> None:
-    """16 MB announced on 60,000 csids, one chunk of 128 bytes sent of each: in a process of its own."""
+    """Measure memory in a new process: 60,000 csids announce 16 MB each and send one chunk of 128 bytes."""
     header = b"\0\0\0" + (16_000_000).to_bytes(3, "big") + bytes([9]) + b"\1\0\0\0"
     stream = b"".join(b"\1" + struct.pack("<H", csid - 64) + header + bytes(128) for csid in range(320, 60_320))
     result = subprocess.run([sys.executable, "-c", ANNOUNCE], input=stream, capture_output=True, check=True)
@@ -131,7 +133,7 @@ def announced_memory() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What the codec costs on one core.")
+    parser = argparse.ArgumentParser(description="Measure the speed of the codec on one core.")
     parser.add_argument("--megabytes", type=float, default=60, help="of each stream")
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What the driver holds and how long it takes between the passes, without captures; prints, asserts nothing.
+"""Memory and time of the driver between the stages of an ingest, with synthetic input; asserts nothing.
 
     python bench/driver.py [--files 1000000] [--flows 10000000] [--connections 100000]
 
-Files and index rows are made up: small plain pcaps of one split each, and connections of two packets, of which a task's
-500 files share 256 index rows. New connections are one of the samples, many times. Each step runs in a process of its
-own, so that what it prints is its own peak.
+Files and index rows are synthetic: small plain pcaps of one split each, and connections of two packets; the 500 files
+of a task share 256 index rows. New connections repeat one of the samples. Each step runs in its own process and prints
+the peak memory of that process.
 """
 
 from __future__ import annotations
@@ -23,73 +23,81 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtmp_spark.capture.recording import Recording
+from rtmp_spark.analysis.recording import Recording
+from rtmp_spark.capture.files.file_facts import OK, FileFacts
+from rtmp_spark.ingest.captures.capture_paths import CaptureFile
+from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.options import IngestOptions
+from rtmp_spark.ingest.publish.across_connections import judge_across_connections
+from rtmp_spark.ingest.publish.neighbours import Neighbours, NewRows
+from rtmp_spark.ingest.rounds import cut_into_rounds
+from rtmp_spark.ingest.scan import plan
+from rtmp_spark.ingest.scan.flow_index import GROUPS
+from rtmp_spark.ingest.scan.flow_tables import first_seen, keys_of_one_server, tunnel_keys, weights
+from rtmp_spark.ingest.scan.partition import groups_by_part, parts_of_files, split_by_part
+from rtmp_spark.ingest.scan.split_scan import SplitScan
 from rtmp_spark.schema import arrow_schema
-from rtmp_spark.spark import plan
-from rtmp_spark.spark.apart import apart, of_parts
-from rtmp_spark.spark.decode import Options
-from rtmp_spark.spark.neighbours import Fresh, Neighbours
-from rtmp_spark.spark.passes import bound, first_seen, tunnel_keys, weights
-from rtmp_spark.spark.paths import CaptureFile
-from rtmp_spark.spark.scan import FLOWS, GROUPS, About, dump
-from rtmp_spark.spark.together import judged_together
 
 SAMPLE = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_h264_aac.pcap"
-FLOWS_IN_A_ROW = 1000  # connections of one index row
+FLOWS_OF_A_SPLIT = 1000  # connections in a split
 
 
 def planned(files: int) -> str:
-    """List, cut, pack, judge, number: what happens to each file on the driver."""
-    plan.is_plain_pcap = lambda path: True  # type: ignore[assignment]
+    """Run what the driver does for each file: list, cut, pack, check, number."""
     known = [
         CaptureFile(f"/captures/{n % 1000:03}/{n}.pcap", 100_000, 1_700_000_000_000_000_000 + n) for n in range(files)
     ]
-    splits = plan.cut(known, 64 << 20)
-    tasks = plan.pack(splits)
+    probed = [ProbedFile(file, "pcap", False, n) for n, file in enumerate(known)]
+    rounds = cut_into_rounds(probed, 128 << 30, 64 << 20)
+    splits = plan.cut_into_splits(probed, 64 << 20)
+    tasks = plan.pack_into_tasks(splits)
     abouts = {
-        s.split_id: About(
-            s.split_id, began=24, ended=s.end, packets=100, link_types=[1], leaves=[f"{s.split_id:064x}"],
-            ts_first_ns=s.split_id, ts_last_ns=s.split_id + 1, ts_head_ns=s.split_id, ts_tail_ns=s.split_id + 1,
+        s.split_id: SplitScan(
+            s.split_id, began=24, ended=s.end, leaves=[f"{s.split_id:064x}"],
+            facts=FileFacts(
+                packets=100, link_types=[1], ts_first_ns=s.split_id, ts_last_ns=s.split_id + 1,
+                ts_head_ns=s.split_id, ts_tail_ns=s.split_id + 1, status=OK,
+            ),
         )
         for s in splits
     }  # fmt: skip
-    scanned, again = plan.judge(known, splits, abouts)
-    plan.number(scanned, (), 0)
+    scanned, again = plan.combine_scans(known, splits, abouts)
+    plan.number_captures(scanned, (), 0)
     plans = plan.split_plans(scanned)
-    return f"{len(splits)} splits in {len(tasks)} tasks, {len(again)} scanned again, {len(plans)} planned"
+    return f"{len(rounds)} rounds, {len(splits)} splits, {len(tasks)} tasks, {len(again)} again, {len(plans)} planned"
 
 
 def assigned(flows: int) -> str:
-    """Weights, first packets, tunnels, buckets: what happens to the index."""
-    rows = flows // FLOWS_IN_A_ROW
+    """Run what the driver does with the index: weights, first packets, tunnels, buckets."""
     dice = np.random.default_rng(1)
-    blobs = []
-    for _ in range(rows):
-        keys = dice.integers(0, 256, (FLOWS_IN_A_ROW, 36), np.uint8).tobytes()
-        counts = pa.array(np.full(FLOWS_IN_A_ROW, 2))
-        table = [
-            pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), FLOWS_IN_A_ROW, [None, pa.py_buffer(keys)]),
-            counts, counts, counts, counts, *[pa.array(np.zeros(FLOWS_IN_A_ROW, bool))] * 2,
-        ]  # fmt: skip
-        blobs.append(dump(pa.record_batch(table, schema=FLOWS)))
-    columns = {"split_id": range(rows), "group": [n % GROUPS for n in range(rows)]}
-    index = pa.table({**columns, "flows": pa.array(blobs, pa.binary())})
-    begun = time.perf_counter()
-    tunnels = tunnel_keys(index, with_tls=False)
-    index = apart(index, {n: n // 10 for n in range(rows)})
-    buckets = plan.assign(weights(index), bound(tunnels), [], of_parts(index), 64)
-    weighed = time.perf_counter() - begun
-    keys_seen = len(first_seen(index))
+    keys = dice.integers(0, 256, (flows, 36), np.uint8).tobytes()
+    counts = pa.array(np.full(flows, 2))
+    columns = {
+        "group": pa.array((np.arange(flows) % GROUPS).astype(np.int32)),
+        "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), flows, [None, pa.py_buffer(keys)]),
+        **dict.fromkeys(("packets", "bytes", "ts_first_ns", "ts_last_ns"), counts),
+        **{name: pa.array(np.zeros(flows, bool)) for name in ("tunnel", "tls")},
+        "split_id": pa.array(np.arange(flows) // FLOWS_OF_A_SPLIT),
+    }
+    table = pa.table(columns)
+    file_of_split = {n: n // 10 for n in range(flows // FLOWS_OF_A_SPLIT + 1)}
+    start = time.perf_counter()
+    servers = keys_of_one_server(tunnel_keys(table, with_tls=False))
+    table = split_by_part(table, file_of_split, parts_of_files(table, file_of_split, servers))
+    cost = weights(table)
+    buckets = plan.assign_buckets(cost, [], groups_by_part(cost), 64)
+    weighed = time.perf_counter() - start
+    keys_seen = len(first_seen(table))
     return (
-        f"index {index.nbytes / 1e6:.0f} MB; weights, tunnels and {buckets.count} buckets {weighed:.1f} s; "
-        f"{keys_seen} first packets {time.perf_counter() - begun - weighed:.1f} s"
+        f"table {table.nbytes / 1e6:.0f} MB; weights, tunnels and {buckets.count} buckets {weighed:.1f} s; "
+        f"{keys_seen} first packets {time.perf_counter() - start - weighed:.1f} s"
     )
 
 
-def seen_together(connections: int) -> str:
-    """Rows of new connections, each with a stream of its own name: what several of them show."""
+def rules_across_connections(connections: int) -> str:
+    """Apply the rules across connections to new connections with different stream names."""
     rows: dict[str, list[dict[str, Any]]] = {"connections": [], "streams": [], "findings": []}
-    settings = Options(redact_key="00" * 32).settings()
+    settings = IngestOptions(redact_key="00" * 32).settings()
     for table, batch in Recording([SAMPLE], settings, tuple(rows)).batches():
         rows[table] += batch.to_pylist()
     made = {}
@@ -100,20 +108,21 @@ def seen_together(connections: int) -> str:
                 values = values or [f"stream {n}" for n in range(connections)]
                 table = table.set_column(table.column_names.index(column), column, pa.array(values))
         made[name] = table
-    new_lake = SimpleNamespace(ingest_id=1, is_new=True)
-    judged_together(new_lake, "", Fresh.of(made, set(), {}), Neighbours())  # type: ignore[arg-type]
+    new_lake = SimpleNamespace(is_new=True)
+    judge_across_connections(new_lake, "", NewRows.of(made, set(), {}), Neighbours(), (), 1)  # type: ignore[arg-type]
     return f"rows {sum(table.nbytes for table in made.values()) / 1e6:.0f} MB"
 
 
 def measured(name: str, step: Callable[[int], str], count: int) -> None:
     def run() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        begun, cpu = time.perf_counter(), time.process_time()
-        told = step(count)
-        wall, used = time.perf_counter() - begun, time.process_time() - cpu
+        start, cpu = time.perf_counter(), time.process_time()
+        summary = step(count)
+        wall, used = time.perf_counter() - start, time.process_time() - cpu
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"{name} {count:,}: {wall:.1f} s wall, {used:.1f} s CPU, driver {most:.0f} MB ({before:.0f} before); {told}"
+            f"{name} {count:,}: {wall:.1f} s wall, {used:.1f} s CPU, driver {most:.0f} MB ({before:.0f} before); "
+            f"{summary}"
         )
 
     child = multiprocessing.get_context("fork").Process(target=run)
@@ -129,7 +138,7 @@ def main() -> int:
     args = parser.parse_args()
     measured("plan, files", planned, args.files)
     measured("assign, connections in the index", assigned, args.flows)
-    measured("see together, new connections", seen_together, args.connections)
+    measured("rules across new connections", rules_across_connections, args.connections)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return 0
 

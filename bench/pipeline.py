@@ -1,13 +1,13 @@
-"""Ingest on local[2] against tuned tshark, side by side, in one run; prints, asserts nothing about time.
+"""Compares the speed of an ingest on local[2] with a tuned tshark in one run; asserts nothing.
 
     python bench/pipeline.py DIRECTORY [NAME ...] [--repeat 2] [--master local[2]] [--long-lived]
 
-DIRECTORY holds what bench/make_captures.py made (`--scale` makes them larger). Every figure stands beside the number
-of messages that each side found; a figure without them would count for nothing. The fixed cost (an ingest of one tiny
-file in the warm session) is printed apart, and so is the first ingest of a tiny file from the shell, Spark's start
-included. Of a directory of files tshark reads the first fifty, one by one. The session is one as `rtmp-spark ingest`
-starts it; with `--long-lived` it is one as a notebook or `--follow` has it, whose Java takes longer to become quick and
-becomes quicker: give it four repeats.
+DIRECTORY contains the captures of bench/make_captures.py. Each time is printed with the number of messages that each
+program found. The fixed cost (an ingest of one tiny file in a warm session) is printed separately, and so is the first
+ingest of a tiny file from the shell, including the start of Spark. In a directory of files, tshark reads the first
+fifty one by one and the result is scaled. By default the session is the one that `rtmp-spark ingest` starts;
+`--long-lived` uses the one of a notebook or of `--follow`, whose JVM needs longer to warm up and is then faster: use
+four repeats.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ import time
 from pathlib import Path
 
 from rtmp_spark.commands.ingest import SMALL_BYTES
+from rtmp_spark.ingest.decode.decode_job import ScanJob
+from rtmp_spark.ingest.decode.tasks import scan_splits
+from rtmp_spark.ingest.options import SPLIT_BYTES
+from rtmp_spark.ingest.scan.split_scan import Split
+from rtmp_spark.lake.location import locate
 from rtmp_spark.spark import Lake, ingest, start_spark
-from rtmp_spark.spark.pipeline import SPLIT_BYTES
-from rtmp_spark.spark.scan import Split, scan
 
 TSHARK = [
     "tshark", "-o", "rtmpt.max_packet_size:16777215", "-o", "tcp.reassemble_out_of_order:TRUE",
@@ -37,7 +40,7 @@ SMALL = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_g711mu_a
 
 
 class WorkerMemory:
-    """The most that any Python worker of this session held, in MB, seen from outside."""
+    """Watches the peak resident memory of the Python workers, in MB."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -70,20 +73,20 @@ def by_tshark(path: Path) -> tuple[float, float, int]:
         some = [by_tshark(file) for file in files[:50]]
         wall, cpu, found = (sum(column) * len(files) / len(some) for column in zip(*some))
         return wall, cpu, round(found)
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    said = subprocess.run([*TSHARK, str(path)], capture_output=True, text=True).stdout
-    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    listed = subprocess.run([*TSHARK, str(path)], capture_output=True, text=True).stdout
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall, cpu, sum(line.count(",") + 1 for line in said.splitlines() if line)
+    return wall, cpu, sum(line.count(",") + 1 for line in listed.splitlines() if line)
 
 
-def by_us(spark: object, path: Path) -> tuple[float, int, str]:
+def by_ingest(spark: object, path: Path) -> tuple[float, int, str]:
     lake = tempfile.mkdtemp(prefix="bench-lake-")
     try:
         ingest(spark, [str(SMALL)], lake)  # type: ignore[arg-type]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         summary = ingest(spark, [str(path)], lake)  # type: ignore[arg-type]
-        wall = time.perf_counter() - begun
+        wall = time.perf_counter() - start
         found = Lake(spark, lake).messages.where(f"ingest_id = {summary.ingest_id}").count()  # type: ignore[arg-type]
         return wall, found, " ".join(f"{name} {seconds:.1f}" for name, seconds in summary.seconds.items())
     finally:
@@ -91,30 +94,32 @@ def by_us(spark: object, path: Path) -> tuple[float, int, str]:
 
 
 def from_the_shell() -> float:
-    """Spark's start and the first write: one tiny file into a new lake, as a person at a terminal waits for it."""
+    """Measure the ingest of one tiny file into a new lake from the shell, including the start of Spark."""
     with tempfile.TemporaryDirectory(prefix="bench-lake-") as lake:
         command = [sys.executable, "-m", "rtmp_spark.cli", "ingest", str(SMALL), "--lake", f"{lake}/lake", "--quiet"]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run(command, check=True)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
 
-def shuffled(path: Path) -> float:
-    """Bytes of the index that cross the JVM, as a share of the input (of its first split)."""
+def index_share(path: Path) -> float:
+    """Return what the scan sends to the driver as a share of the input (its first split)."""
     path = next(path.iterdir()) if path.is_dir() else path
     size = min(path.stat().st_size, SPLIT_BYTES)
-    _, index = scan(Split(0, str(path), 0, size, path.stat().st_size))
-    return sum(len(flows) + len(packets or b"") for _, flows, packets in index.rows()) / size
+    with tempfile.TemporaryDirectory(prefix="bench-staging-") as staging:
+        split = Split(0, str(path), 0, size, path.stat().st_size)
+        batch = scan_splits(ScanJob(locate(staging), sort=False), [split], os.getpid())
+    return float(batch.nbytes) / size
 
 
 def fixed_cost(spark: object) -> float:
-    """The least of three ingests of a tiny file into a lake that is there."""
+    """Return the minimum of three ingests of a tiny file into an existing lake."""
     lake = tempfile.mkdtemp(prefix="bench-lake-")
     least = 1e9
     for n in range(3):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         ingest(spark, [str(SMALL)], lake, sensor=str(n))  # type: ignore[arg-type]
-        least = min(least, time.perf_counter() - begun)
+        least = min(least, time.perf_counter() - start)
     shutil.rmtree(lake, ignore_errors=True)
     return least
 
@@ -128,11 +133,11 @@ def main() -> int:
     parser.add_argument("--long-lived", action="store_true")
     args = parser.parse_args()
     expected = json.loads((args.directory / "captures.json").read_text())
-    print(f"first ingest of a tiny file from the shell, Spark's start included: {from_the_shell():.1f} s")
-    begun = time.perf_counter()
+    print(f"first ingest of a tiny file from the shell, including the start of Spark: {from_the_shell():.1f} s")
+    start = time.perf_counter()
     small = max(expected[name]["bytes"] for name in args.names or expected) < SMALL_BYTES and not args.long_lived
     spark = start_spark(args.master, small=small)
-    started = time.perf_counter() - begun
+    started = time.perf_counter() - start
     print(f"start of the session {started:.1f} s")
     fixed = fixed_cost(spark)
     print(f"fixed cost of an ingest {fixed:.1f} s (warm, one tiny file)\n")
@@ -146,13 +151,14 @@ def main() -> int:
             for _ in range(args.repeat):
                 if have_tshark:
                     theirs = min(theirs, by_tshark(path))
-                ours = min(ours, by_us(spark, path))
+                ours = min(ours, by_ingest(spark, path))
         rate = size / max(ours[0] - fixed, 0.01)
         rates[name] = size / ours[0]
-        told = expected[name]["client_messages"]
+        client_messages = expected[name]["client_messages"]
         print(
-            f"{name}: {size:.0f} MB, {told} messages from clients; ours {ours[1]} in {ours[0]:.1f} s wall ({ours[2]}), "
-            f"{rate:.0f} MB/s beyond the fixed cost; worker {memory.most} MB; index {shuffled(path):.2%} of the input"
+            f"{name}: {size:.0f} MB, {client_messages} messages from clients; "
+            f"ours {ours[1]} in {ours[0]:.1f} s wall ({ours[2]}), {rate:.0f} MB/s beyond the fixed cost; "
+            f"worker {memory.most} MB; index {index_share(path):.2%} of the input"
         )
         if have_tshark:
             ratio, with_start = theirs[0] / ours[0], theirs[0] / (ours[0] + started)

@@ -1,12 +1,12 @@
-"""What the relay costs and how late it is, beside nginx-rtmp under the same load.
+"""CPU, memory and delay of the relay, compared with nginx-rtmp under the same load.
 
-    python bench/relay.py                       4 streams x 50 players at 2.4 Mb/s for 60 s, then the delay with 20
+    python bench/relay.py                       4 streams x 50 players at 2.4 Mb/s for 60 s, then the delay to 20
     python bench/relay.py --seconds 5           the same, shorter
     python bench/relay.py --no-nginx
 
-Figures are CPU time of the server process per delivered gigabyte, its resident memory over time, and frames that
-did not arrive. The load itself (publishers, players that only count bytes) runs in this process: it takes more CPU
-than the server, so what one core of a server can do is computed, not reached.
+It prints the CPU time of the server process per delivered gigabyte, its resident memory and the number of streams with
+missing frames. The load (publishers, and players that only count bytes) runs in this process and needs more CPU than
+the server, so the capacity of one core is computed and not reached.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from rtmp_relay.caller import PLAY, Caller, Step
-from rtmp_relay.client import play, publish
-from rtmp_relay.synthetic import Synthetic, Tag
-from rtmp_relay.url import parse_url
+from rtmp_relay.client.client_session import PLAY, ClientSession, Step
+from rtmp_relay.client.rtmp_client import play, publish
+from rtmp_relay.frames import Tag
+from rtmp_relay.rtmp_url import parse_url
+from rtmp_relay.synthetic_media import Synthetic
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 NGINX_MODULE = Path("/usr/lib/nginx/modules/ngx_rtmp_module.so")
 
 
 class Server:
-    """A server process: where it listens and what it has used."""
+    """A server process: its port, CPU time and memory."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], port: int, pid: int) -> None:
         self.name = name
@@ -86,23 +87,23 @@ def start_nginx(directory: Path) -> Server | None:
 
 
 class Counter(asyncio.Protocol):
-    """A player that talks until the stream plays, then only counts bytes."""
+    """A player that runs the protocol until the stream plays and then only counts bytes."""
 
     def __init__(self, url: str) -> None:
-        self.caller = Caller(parse_url(url), PLAY, os.urandom)
+        self.session = ClientSession(parse_url(url), PLAY, os.urandom)
         self.bytes = 0
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.caller.begin(time.monotonic())
-        transport.write(self.caller.data_to_send())
+        self.session.begin(time.monotonic())
+        transport.write(self.session.data_to_send())
 
     def data_received(self, data: bytes) -> None:
-        if self.caller.step is not Step.STREAMING:
-            self.caller.receive_data(data, time.monotonic())
-            self.transport.write(self.caller.data_to_send())
+        if self.session.step is not Step.STREAMING:
+            self.session.receive_data(data, time.monotonic())
+            self.transport.write(self.session.data_to_send())
         else:
             self.bytes += len(data)
 
@@ -137,7 +138,7 @@ async def load(server: Server, streams: int, players: int, seconds: float) -> di
     await asyncio.sleep(0.5)
     totals = [counter.bytes for counter in counters]
     per_stream = [totals[at : at + players] for at in range(0, len(totals), players)]
-    # Players of a stream joined within the same second: a skipped group of pictures would show as a large gap.
+    # Players of a stream joined within the same second, so a skipped group of pictures shows as a large difference.
     uneven = sum(max(group) - min(group) > 1_500_000 for group in per_stream)
     for counter in counters:
         counter.transport.abort()
@@ -154,7 +155,7 @@ async def load(server: Server, streams: int, players: int, seconds: float) -> di
 
 
 async def delay(server: Server, players: int, seconds: float) -> list[float]:
-    """Publisher to player, per tag, in milliseconds."""
+    """Return the delay from publisher to player for each tag, in milliseconds."""
     url = f"rtmp://127.0.0.1:{server.port}/live/delay"
     sent: dict[bytes, float] = {}
     delays: list[float] = []
@@ -184,8 +185,8 @@ def report(server: Server, streams: int, players: int, seconds: float) -> float:
     print(f"  delivered          {figures['gigabytes']:.2f} GB, {figures['mbit_per_player']:.2f} Mb/s to each player")
     print(f"  CPU                {per_gigabyte:.2f} s per GB delivered, {share * 100:.0f} % of one core")
     print(f"  resident memory    {figures['rss_first_mb']:.0f} MB at first, {figures['rss_last_mb']:.0f} MB at the end")
-    print(f"  streams with a player that missed something: {figures['uneven_streams']:.0f}")
-    print(f"  publishers late by at most {figures['late_ms']:.0f} ms (the load generator's own limit)")
+    print(f"  streams with a player that missed frames: {figures['uneven_streams']:.0f}")
+    print(f"  publishers late by at most {figures['late_ms']:.0f} ms (a limit of the load generator)")
     return per_gigabyte
 
 
@@ -196,7 +197,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--no-nginx", action="store_true")
     args = parser.parse_args()
-    seconds = args.seconds + 4  # players join within the first
+    seconds = args.seconds + 4  # players join during the first seconds
     relay = start_relay()
     try:
         ours = report(relay, args.streams, args.players, seconds)

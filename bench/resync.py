@@ -1,10 +1,10 @@
-"""What losses cost the decoder: seeded random gaps and starts inside streams, a table per stream.
+"""Measures how many messages the decoder finds after random gaps and mid-stream starts; prints a line per stream.
 
     python bench/resync.py [--trials 10000] [--seed 1] [--captures DIRECTORY] [--verbose]
 
 Streams are the directions of every capture of the directory (sample_pcaps by default), some of them rewritten with
-interleaved chunks at sizes 128, 4096 and 60000 and with extended timestamps. Of the messages that the loss did not
-touch it prints how many were found, and how many messages were reported that nobody sent. Times are CPU time.
+interleaved chunks at sizes 128, 4096 and 60000 and with extended timestamps. It prints how many of
+the messages outside the loss were found, and how many reported messages were never sent. Times are CPU time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from losses import Outcome, decode, judge, random_loss, streams
-from realstreams import SAMPLES
+from kit.loss_trials import Outcome, decode, judge, random_loss, streams
+from kit.real_streams import SAMPLES
 
 
 class Row:
@@ -44,11 +44,11 @@ class Row:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What losses cost the decoder.")
+    parser = argparse.ArgumentParser(description="Measure how many messages the decoder finds after losses.")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--captures", type=Path, default=SAMPLES)
-    parser.add_argument("--verbose", action="store_true", help="name every trial that invented or missed something")
+    parser.add_argument("--verbose", action="store_true", help="print every trial with an invented or missed message")
     args = parser.parse_args()
     chosen = streams(args.captures)
     rng = random.Random(args.seed)

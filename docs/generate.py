@@ -1,18 +1,27 @@
-"""The pages of docs/ that are made from the program: `python docs/generate.py` writes them.
+"""Generates the pages of docs/ that are derived from the program: `python docs/generate.py` writes them.
 
-tables.md from the schema and the views, cli.md from the parsers, findings.md from the catalogue. A test compares them.
+tables.md comes from the schema and the views, cli.md from the argument parsers, findings.md from the catalogue of
+rules, conformance.md from stored results of `rtmp-spark probe`, api.md from the docstrings of the public names and from
+examples/. A test fails if a page differs from what this module generates.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
+import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 
 from rtmp_spark import cli
-from rtmp_spark.forensics import catalogue
+from rtmp_spark.forensics.catalogue import rules
+from rtmp_spark.probe import matrix
 from rtmp_spark.schema import TABLES, Table
 from rtmp_spark.views import VIEWS
 
@@ -20,27 +29,100 @@ DOCS = Path(__file__).parent
 
 TABLES_HEAD = """# Tables
 
-Made from `rtmp_spark/schema.py` and `rtmp_spark/views.py` by `python docs/generate.py`; do not edit.
+Generated from `rtmp_spark/schema/` and `rtmp_spark/views.py` by `python docs/generate.py`; do not edit.
 
-A lake is a directory with one Delta table per name, `<lake>/<table>`. The same rows come without Spark from
-`rtmp-spark inspect FILE --table NAME --json`.
+A lake is a directory with one Delta table per name: `<lake>/<table>`. Without Spark,
+`rtmp-spark inspect FILE --table NAME --json` prints the same rows.
 
-- `uid` is one TCP connection, the same whatever the files, splits and order in which it was read.
-- `(uid, direction, msg_no)` is one message; `frame*` are packet numbers as Wireshark counts them in that capture.
+- `uid` identifies a TCP connection. It does not depend on the files, splits and order in which the input was read.
+- `(uid, direction, msg_no)` identifies a message; `frame*` columns are packet numbers as in Wireshark.
 - `direction` is `c2s` (client to server) or `s2c`; columns per direction end in `_c2s` and `_s2c`.
-- Times are UTC with microseconds. Stream keys, tokens and passwords are a keyed hash unless `--keep-secrets`.
-- Read a lake through `rtmp_spark.spark.Lake`, which leaves out the rows of ingests that never committed; other Delta
-  readers see them only between a crash and the next ingest.
+- Columns are grouped by the question that they answer. The tables have them in the order of `rtmp_spark/schema/`.
+- Times are UTC with microseconds. Stream keys, tokens and passwords are replaced by a keyed hash unless the option
+  `--keep-secrets` is given.
+- Read a lake with `rtmp_spark.spark.Lake`, which omits the rows of ingests that did not commit. Other Delta readers see
+  such rows between a crash and the next ingest.
 """
 CLI_HEAD = """# Command line
 
-Made from the parsers by `python docs/generate.py`; do not edit. Every command has `--help` with examples, and
+Generated from the parsers by `python docs/generate.py`; do not edit. Every command has `--help` with examples, and
 `rtmp-spark completion bash` (or `zsh`) prints a script that completes commands, options and rule ids.
 
-Exit codes: 0 fine; 1 findings at or above `--fail-on`, or vectors that fail (`check` only); 2 usage, also a path, uid
-or stream that is not there; 3 the environment lacks something (`rtmp-spark doctor`); 4 a file failed; 5 no RTMP in what
-was given; 130 stopped with Ctrl-C. Errors are one sentence and its remedy on standard error.
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | `check`: findings at or above `--fail-on`, or failed vectors; `probe`: a MUST that fails |
+| 2 | wrong usage, or a path, uid or stream that does not exist |
+| 3 | the environment lacks something; `rtmp-spark doctor` says what |
+| 4 | a capture file could not be read |
+| 5 | no RTMP found |
+| 130 | interrupted with Ctrl-C |
+
+An error is one sentence and its remedy, on standard error.
 """
+
+
+API_HEAD = """# Python API
+
+Generated from docstrings by `python docs/generate.py`; do not edit. A test runs the examples.
+
+The names on this page are public: `__all__` of the three packages lists them. They follow semantic versioning: a
+release that removes one of them, or changes what a call of it means, increases the first number of the version (before
+1.0 the second), and the changelog names it. Columns of tables, rule ids, exit codes and SQL functions are under the
+same promise. New names, columns and options may appear in any release. Everything else may change at any time.
+"""
+API = ("spark", "lake", "codec")
+
+
+def api_page() -> str:
+    parts = [API_HEAD]
+    for package in API:
+        module = importlib.import_module(f"rtmp_spark.{package}")
+        example = (DOCS / "examples" / f"{package}.py").read_text(encoding="utf-8")
+        parts += [f"## rtmp_spark.{package}\n", f"{_first_paragraph(module)}\n"]
+        parts += [entry for name in sorted(module.__all__, key=str.lower) for entry in _api_entry(name, module)]
+        parts += ["### Example\n", f"```python\n{example.rstrip()}\n```\n"]
+    return "\n".join(parts)
+
+
+def _api_entry(name: str, module: ModuleType) -> Iterator[str]:
+    value = getattr(module, name)
+    if isinstance(value, ModuleType):
+        yield f"### {name}\n\nThe module `{value.__name__}`. {_first_paragraph(value)}\n"
+        return
+    yield f"### {name}\n"
+    yield f"```text\n{name}{_signature(value)}\n```\n"
+    yield f"{inspect.getdoc(value) or ''}\n"
+    if inspect.isclass(value):
+        methods = [(n, m) for n, m in vars(value).items() if not n.startswith("_") and _is_documented(m)]
+        rows = [f"- `{n}{_signature(_function(m))}`: {_first_sentence(m)}" for n, m in methods]
+        if rows:
+            yield "\n".join(rows) + "\n"
+
+
+def _is_documented(member: object) -> bool:
+    function = _function(member)
+    return inspect.isfunction(function) and bool(function.__doc__)
+
+
+def _function(member: object) -> Any:
+    return member.__func__ if isinstance(member, classmethod) else member
+
+
+def _signature(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, (Enum, Exception)):
+        return ""
+    found = inspect.signature(value)
+    named = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(found.replace(parameters=named)))  # annotations are strings
+
+
+def _first_paragraph(value: object) -> str:
+    return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _first_sentence(member: object) -> str:
+    return _first_paragraph(_function(member))
 
 
 def tables_page() -> str:
@@ -52,8 +134,9 @@ def tables_page() -> str:
 def _views() -> Iterator[str]:
     yield "## views\n"
     yield (
-        "SQL views for the common questions. `Lake(spark, path).create_views()` makes them and one for every table,\n"
-        "for `spark.sql`; they show the lake as it is then.\n"
+        "SQL views for common questions. `Lake(spark, path).create_views()` creates them, and one view per table, for\n"
+        "`spark.sql`. They show the lake at the time of that call. `client`, `client_port`, `server` and\n"
+        "`server_port` are `orig_h`, `orig_p`, `resp_h` and `resp_p` of `connections`; the views have both.\n"
     )
     yield "| view | |"
     yield "|---|---|"
@@ -68,9 +151,12 @@ def _table(table: Table) -> Iterator[str]:
     yield f"{_sentence(table.comment)}{key}\n"
     yield "| column | type | |"
     yield "|---|---|---|"
-    for column in table.columns:
-        kind = _type(column.type) + ("" if column.nullable else ", never null")
-        yield f"| `{column.name}` | {kind} | {_cell(column.comment)} |"
+    columns = {column.name: column for column in table.columns}
+    for question, names in table.by_question.items():
+        yield f"| **{question}** | | |"
+        for column in (columns[name] for name in names.split()):
+            kind = _type(column.type) + ("" if column.nullable else ", never null")
+            yield f"| `{column.name}` | {kind} | {_cell(column.comment)} |"
     yield ""
 
 
@@ -91,7 +177,8 @@ def cli_page() -> str:
 
 def _command(name: str) -> Iterator[str]:
     parser = cli.command_parser(name)
-    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    shown = (action for action in parser.arguments if action.help != argparse.SUPPRESS)
+    actions = [action for action in shown if "--help" not in action.option_strings]
     operands = [action for action in actions if not action.option_strings]
     yield f"## {name}\n"
     yield f"{parser.description}\n"
@@ -145,7 +232,9 @@ def _sentence(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables_page,
     "cli.md": cli_page,
-    "findings.md": catalogue.document,
+    "findings.md": rules.document,
+    "api.md": api_page,
+    "conformance.md": lambda: matrix.document(DOCS / "conformance"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What every test may ask for: the sample captures, a Spark session, and which real programs this machine has."""
+"""Fixtures for all tests: the sample captures, a Spark session, and installed programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The same examples every time, so that a run is red only for what changed; a long search is random.
+# The same examples in every run, so that only a change can make a test fail; RTMP_SPARK_EXAMPLES searches randomly.
 hypothesis.settings.register_profile("steady", derandomize="RTMP_SPARK_EXAMPLES" not in os.environ, deadline=None)
 hypothesis.settings.load_profile("steady")
 
@@ -23,19 +23,19 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def sample_pcaps() -> Path:
-    """The directory of the bundled captures."""
+    """The directory of the sample captures."""
     return ROOT / "sample_pcaps"
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Path:
-    """What the other side got of the bundled captures, as FLV tags."""
+    """The directory of FLV tags that servers recorded and players received in the sample captures."""
     return ROOT / "sample_pcaps" / "oracle"
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for all tests of a process: starting one costs more than most of them."""
+    """One Spark session for all tests of a process, because starting one takes longer than most tests."""
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     from rtmp_spark.codec.errors import UserError
     from rtmp_spark.spark import start_spark
@@ -45,15 +45,15 @@ def spark() -> Iterator[SparkSession]:
         java_home()
         delta_jars()
     except UserError as error:
-        pytest.skip(f"no Spark here: {error}")
-    session = start_spark("local[2]", small=True)  # everything is there: not to start is a failure
+        pytest.skip(f"Spark is not available: {error}")
+    session = start_spark("local[2]", small=True)  # all requirements are met, so a failure to start is an error
     yield session
     session.stop()
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+@pytest.hookimpl(tryfirst=True)  # before -m selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for the session starts Spark."""
+    """Mark every test that uses the Spark session."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest) -> str:
-    """The path of a real program, named by `@pytest.mark.parametrize("program", ["tshark"], indirect=True)`."""
+    """The path of a program, chosen with `@pytest.mark.parametrize("program", ["tshark"], indirect=True)`."""
     name: str = request.param
     found = shutil.which(name)
     if found is None:

@@ -1,7 +1,9 @@
-"""What is in the wheel and the sdist, built as `make dist` builds them, and that the wheel runs on its own."""
+"""The content of the wheel and the sdist, built as `make dist` builds them; the wheel runs without installation."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 import subprocess
 import sys
 import tarfile
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git knows, so that nothing of the working directory slips in."""
+    """Build from a copy of the files that git tracks, so that untracked files cannot get in."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
@@ -47,7 +49,7 @@ def sources(suffix: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_all_code_vectors_and_assets(dist: Path) -> None:
+def test_the_wheel_contains_all_code_vectors_and_assets(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -60,16 +62,22 @@ def test_the_wheel_holds_all_code_vectors_and_assets(dist: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"rtmp_spark", "rtmp_relay", f"rtmp_spark-{__version__}.dist-info"}
 
 
-def test_the_sdist_can_be_built_from(dist: Path) -> None:
+def test_the_sdist_contains_what_a_build_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "rtmp_spark/py.typed", "server/rtmp_relay/relay.py"} <= names
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "rtmp_spark/py.typed",
+        "server/rtmp_relay/relay/relay_server.py",
+    } <= names
     assert "rtmp_spark/report/assets/report.js" in names
 
 
-def test_the_wheel_runs_from_its_zip_without_what_is_heavy(dist: Path) -> None:
-    """As spark-submit --py-files uses it; the codec must not even look for other packages."""
+def test_the_codec_runs_from_the_wheel_file_without_other_packages(dist: Path) -> None:
+    """spark-submit --py-files uses the wheel this way; the codec must not import other packages."""
     (wheel,) = dist.glob("*.whl")
     code = (
         f"import sys; sys.path.insert(0, {str(wheel)!r}); before = set(sys.modules)\n"
@@ -83,10 +91,19 @@ def test_the_wheel_runs_from_its_zip_without_what_is_heavy(dist: Path) -> None:
     assert place.startswith(str(wheel)) and version == __version__ and heavy.strip() == "[]"
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_is_written_in_one_file() -> None:
     holders = [
         path.relative_to(ROOT).as_posix()
         for path in [ROOT / "pyproject.toml", *ROOT.glob("rtmp_spark/**/*.py"), *ROOT.glob("server/**/*.py")]
         if f'"{__version__}"' in path.read_text(encoding="utf-8")
     ]
     assert holders == ["rtmp_spark/__init__.py"]
+
+
+def test_the_dockerfile_uses_extras_and_files_that_exist() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    extras = {name for group in re.findall(r"/src\[([\w,]+)\]", text) for name in group.split(",")}
+    known = importlib.metadata.metadata("rtmp-spark").get_all("Provides-Extra")
+    assert extras and extras <= set(known or ())
+    copied = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    assert copied and all((ROOT / name).exists() for name in copied)

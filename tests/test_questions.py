@@ -1,7 +1,7 @@
-"""The fifteen questions: the page is current, and the answers are right.
+"""docs/questions.md: the outputs are current, and the answers are correct.
 
-What is right comes from elsewhere: how the captures were made (sample_pcaps/README.md), what the servers recorded
-(oracle/), what tshark counts. The outputs in the page are only compared with what the blocks print now.
+Expected answers come from outside this project: how the captures were made (sample_pcaps/README.md), what the servers
+recorded (oracle/), what tshark counts. The outputs on the page are only compared with what the blocks print now.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("duckdb", reason="the queries of the page are run with DuckDB: pip install 'rtmp-spark[test]'")
+pytest.importorskip("duckdb", reason="the queries need DuckDB: pip install 'rtmp-spark[test]'")
 
-import questions
-from decoded import recorded_tags
-from questions import Question, run_query
-from relaykit import read_flv
+from kit import question_page
+from kit.decoded_tables import recorded_tags
+from kit.question_page import Question, run_query
+from kit.relay_process import read_flv
 
 from rtmp_spark.report.view import Recording, read_captures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALL = {question.number: question for question in questions.questions()}
+ALL = {question.number: question for question in question_page.questions()}
 
 
 def sql(number: int) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def read(sample_pcaps: Path) -> Any:
     return once
 
 
-def test_there_are_fifteen_each_with_command_query_and_cell() -> None:
+def test_each_of_fifteen_questions_has_command_query_and_cell() -> None:
     assert list(ALL) == list(range(1, 16))
     assert all(set(question.blocks) == {"sh", "sql", "python"} for question in ALL.values())
 
@@ -53,52 +53,52 @@ def test_there_are_fifteen_each_with_command_query_and_cell() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["sh", "sql", "python"])
 @pytest.mark.parametrize("question", ALL.values(), ids=lambda question: str(question.number))
-def test_the_page_is_current(question: Question, language: str, tmp_path: Path) -> None:
-    """When it is not: `python tests/questions.py`, and read the diff."""
-    assert questions.run(question, language, tmp_path) == question.blocks[language][1]
+def test_output_is_current(question: Question, language: str, tmp_path: Path) -> None:
+    """If this fails, run `python tests/kit/question_page.py` and review the diff."""
+    assert question_page.run(question, language, tmp_path) == question.blocks[language][1]
 
 
-def test_1_the_flv_is_what_the_server_recorded(read: Any, tmp_path: Path, oracle: Path) -> None:
+def test_1_flv_has_the_tags_that_the_server_recorded(read: Any, tmp_path: Path, oracle: Path) -> None:
     (written,) = read("ffmpeg_publish_h264_aac").connections[0].export_flv(tmp_path / "stream.flv")
     tags = [t for t in read_flv(Path(written)) if t.type_id in (8, 9)]
     recorded = recorded_tags(oracle / "ffmpeg_publish_h264_aac.server_record.flvtags.tsv")
-    assert sum(t.is_media for t in recorded) == len(tags) - 2  # our two configurations
+    assert sum(t.is_media for t in recorded) == len(tags) - 2  # without our two codec configurations
     (row,) = sql(1)
     assert (row["video_messages"], row["audio_messages"]) == (127, 218)  # tshark
 
 
-def test_2_only_the_touched_messages_are_lost() -> None:
+def test_2_only_messages_in_gaps_are_lost() -> None:
     whole = sum(row["messages"] for row in sql(2) if row["status"] == "complete")
-    assert 361 - 5 <= whole < 361  # tshark finds 361 without the loss; five packets are gone
+    assert 361 - 5 <= whole < 361  # tshark counts 361 in the complete capture; five packets are missing
 
 
-def test_3_a_header_after_every_chunk_size() -> None:
+def test_3_one_header_per_chunk() -> None:
     for row in sql(3):
         assert row["headers_inside"] == (row["length"] - 1) // row["chunk_size"]
 
 
-def test_4_what_follows_the_start_is_decoded(read: Any) -> None:
+def test_4_messages_after_a_midstream_start_are_decoded(read: Any) -> None:
     rows = {(row["orig_p"], row["type_name"]): row for row in sql(4)}
     assert all(row["midstream"] for row in rows.values())
-    assert rows[54660, "video"]["messages"] == 77  # the player's, from its handshake on: all of them, by tshark
+    assert rows[54660, "video"]["messages"] == 77  # all of the player's messages, counted by tshark
     whole = read("ffmpeg_publish_bframes_rtmpdump_play").connections[0].table("messages").to_pylist()
     later = [r for r in whole if r["type_name"] == "video" and r["direction"] == "c2s" and r["frame_first"] >= 300]
     assert len(later) - 1 <= rows[44878, "video"]["messages"] <= len(later)
 
 
-def test_5_the_killed_publisher_closed_without_a_word() -> None:
+def test_5_killed_publisher_is_peer_vanished() -> None:
     (row,) = sql(5)
     assert (row["closed_by"], row["close_kind"], row["close_cause"]) == ("client", "fin", "peer_vanished")
 
 
-def test_6_who_was_refused_and_in_which_words() -> None:
+def test_6_refusals_have_the_server_response() -> None:
     rows = sql(6)
     assert [row["app"] for row in rows] == ["closed", "nosuchapp", "closed", "vod"]
     assert {row["close_cause"] for row in rows} == {"refused"}
     assert [row["code"] for row in rows] == [None, None, *["NetStream.Play.StreamNotFound"] * 2]
 
 
-def test_7_past_the_boundary_and_alive(read: Any) -> None:
+def test_7_extended_timestamps_without_findings(read: Any) -> None:
     published = [row for row in sql(7) if row["direction"] == "c2s"]
     assert max(row["highest"] for row in published) > 1 << 24
     assert {row["timestamp_rule"] for row in published} >= {"ext_delta"}  # "an extended delta on fmt 1"
@@ -106,26 +106,26 @@ def test_7_past_the_boundary_and_alive(read: Any) -> None:
     assert not [f for v in views for f in v.findings if f["rule_id"] in ("TIME_EXT_BREAK", "CHUNK_EXT_TS_MISSING")]
 
 
-def test_8_the_encoder_waited_in_vain_and_then_did_not(read: Any) -> None:
-    """As the capture was made: windows of 50,000 bytes, no acknowledgement in the first attempt."""
-    starved, fed = sql(8)
-    assert (starved["close_cause"], fed["close_cause"]) == ("ack_stall", "teardown")
-    assert starved["announced_window"] == fed["announced_window"] == 50_000
-    assert starved["acknowledgements"] == 0 < fed["acknowledgements"]
-    assert 2 * 50_000 < starved["sent"] < fed["sent"]
+def test_8_encoder_without_acknowledgements_stalls(read: Any) -> None:
+    """The capture was made with windows of 50,000 bytes and without Acknowledgements in the first attempt."""
+    starved, acknowledged = sql(8)
+    assert (starved["close_cause"], acknowledged["close_cause"]) == ("ack_stall", "teardown")
+    assert starved["announced_window"] == acknowledged["announced_window"] == 50_000
+    assert starved["acknowledgements"] == 0 < acknowledged["acknowledgements"]
+    assert 2 * 50_000 < starved["sent"] < acknowledged["sent"]
     views = read("encoder_waits_for_acknowledgements").connections
-    told = [[f["severity"] for f in view.findings if f["rule_id"] == "FLOW_ACK_STARVED"] for view in views]
-    assert told == [["error"], []]
+    severities = [[f["severity"] for f in view.findings if f["rule_id"] == "FLOW_ACK_STARVED"] for view in views]
+    assert severities == [["error"], []]
 
 
-def test_9_no_drift_and_a_seek_is_no_jump(read: Any) -> None:
+def test_9_seek_is_not_a_jump(read: Any) -> None:
     (row,) = sql(9)
     assert abs(row["av_skew_ms"]) < 40 and row["stalls"] == 0
     findings = [f["rule_id"] for f in read("ffmpeg_vod_seek").connections[0].findings]
     assert not [rule for rule in findings if rule.startswith("TIME_")]
 
 
-def test_10_two_seconds_and_yes(oracle: Path) -> None:
+def test_10_keyframe_every_two_seconds(oracle: Path) -> None:
     tags = recorded_tags(oracle / "ffmpeg_publish_bframes_rtmpdump_play.server_record.flvtags.tsv")
     keys = [t.timestamp for t in tags if t.type_id == 9 and t.is_media and t.head[0] == "1"]
     for row in sql(10):
@@ -133,7 +133,7 @@ def test_10_two_seconds_and_yes(oracle: Path) -> None:
         assert row["first_is_key"]
 
 
-def test_11_every_frame_that_was_published_meanwhile_was_played(oracle: Path) -> None:
+def test_11_published_frames_are_played_unchanged(oracle: Path) -> None:
     (row,) = sql(11)
     name = "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.server_record.flvtags.tsv"
     assert 0 < row["frames_published"] <= sum(t.is_media for t in recorded_tags(oracle / name))
@@ -141,10 +141,10 @@ def test_11_every_frame_that_was_published_meanwhile_was_played(oracle: Path) ->
     assert 0 <= row["latency_p50"] < 100  # loopback
 
 
-def test_12_all_frames_came_though_packets_were_lost(oracle: Path) -> None:
+def test_12_frame_rate_is_kept_despite_packet_loss(oracle: Path) -> None:
     rows = {row["role"]: row for row in sql(12)}
     assert rows["publish"]["fps"] == rows["publish"]["declared_fps"] == 25
-    assert rows["publish"]["sent_again"] > 0
+    assert rows["publish"]["retransmitted"] > 0
     assert rows["publish"]["gaps"] == 0
     video = [t for t in recorded_tags(oracle / "lossy_mtu1500_server_side.server_record.flvtags.tsv") if t.type_id == 9]
     coded = [t for t in video if t.is_media and t.head[2:4] == "01"]
@@ -152,7 +152,7 @@ def test_12_all_frames_came_though_packets_were_lost(oracle: Path) -> None:
     assert rows["publish"]["video_kbps"] == pytest.approx(sum(t.size - 5 for t in coded) * 8 / seconds / 1000, rel=0.02)
 
 
-def test_13_the_picture_grows_after_two_seconds(oracle: Path) -> None:
+def test_13_resolution_changes_after_two_seconds(oracle: Path) -> None:
     small, large = [row for row in sql(13) if row["kind"] == "video"]
     assert [(row["width"], row["height"]) for row in (small, large)] == [(320, 240), (640, 360)]
     name = "p1955_resolution_change_ffmpeg_publish.server_record.flvtags.tsv"
@@ -163,24 +163,24 @@ def test_13_the_picture_grows_after_two_seconds(oracle: Path) -> None:
     assert large["frames"] == sum(t.head[2:4] == "01" for t in video[second:])
 
 
-def test_14_the_signalling_of_each_enhanced_capture() -> None:
+def test_14_codec_signalling_of_enhanced_captures() -> None:
     found = {(row["codec"], row["enhanced"]) for row in sql(14)}
     assert found >= {("hvc1", True), ("av01", True), ("vp09", True), ("Opus", True), ("avc", False), ("aac", False)}
     assert {row["track_id"] for row in sql(14) if row["codec"] == "mp4a"} == {1}  # the second track
 
 
-def test_15_the_software_that_made_the_capture() -> None:
+def test_15_software_of_client_and_server() -> None:
     (row,) = sql(15)
     assert row["software"].startswith("GStreamer")
     assert row["server_software"].startswith("nginx-rtmp")
 
 
 @pytest.mark.slow
-def test_the_queries_say_the_same_in_a_lake(spark: SparkSession) -> None:
-    from rtmp_spark.spark.tables import spark_schema
+def test_queries_give_the_same_rows_in_spark(spark: SparkSession) -> None:
+    from rtmp_spark.spark.arrow_types import spark_schema
 
     for question in ALL.values():
-        for name, table in questions.tables_of(question.captures).items():
+        for name, table in question_page.tables_of(question.captures).items():
             frame = spark.createDataFrame(table) if table.num_rows else None
             empty = spark.createDataFrame([], spark_schema(table.schema))
             (frame if frame is not None else empty).createOrReplaceTempView(name)

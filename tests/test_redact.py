@@ -1,4 +1,4 @@
-"""Secrets leave as hashes, everything else stays."""
+"""The redactor replaces secrets with hashes and changes nothing else."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rtmp_spark.capture.facts import Arguments, CommandFact
-from rtmp_spark.capture.redact import KEY_VARIABLE, Redactor, carries_credentials, load_key
-from rtmp_spark.capture.session import Session
+from rtmp_spark.analysis.command_rows import CommandRows
+from rtmp_spark.codec.shared_arguments import Arguments
+from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
+from rtmp_spark.conversation.facts import CommandFact
+from rtmp_spark.conversation.session import Session
+from rtmp_spark.redact import KEY_VARIABLE, Redactor, carries_credentials, load_key
 
 
 def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
@@ -18,7 +21,7 @@ def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
     assert "s3cret" not in one.token("s3cret")
     assert one.token(one.token("s3cret")) == one.token("s3cret")
     assert Redactor(None).token("s3cret") == "s3cret"
-    assert one.token("key-of-my-stream") != "key-of-my-stream", "what looks like a hash is none"
+    assert one.token("key-of-my-stream") != "key-of-my-stream", "only a real hash is left as it is"
 
 
 def test_commands_lose_keys_tokens_and_passwords_only() -> None:
@@ -43,8 +46,8 @@ def test_commands_lose_keys_tokens_and_passwords_only() -> None:
     assert publish == [None, f"{redact.token('my key')}?sig={redact.token('1')}", "live"]
 
 
-def test_a_secret_need_not_be_utf8() -> None:
-    """Old encoders write Latin-1; such texts stand in the tables as their bytes."""
+def test_a_secret_that_is_not_utf8_is_hashed() -> None:
+    """Old encoders write Latin-1; the tables show the bytes of such texts."""
     redact, known = Redactor(b"k"), set[str]()
 
     def latin(text: str) -> dict[str, str]:
@@ -65,14 +68,14 @@ def test_a_secret_need_not_be_utf8() -> None:
         assert "clé".encode("latin-1").hex() not in str(answer)
 
 
-def test_what_names_a_stream_keeps_no_payload() -> None:
+def test_commands_with_stream_names_may_carry_credentials() -> None:
     talk = "connect publish play FCPublish FCUnpublish releaseStream onStatus onFCPublish onFCUnpublish onPlayStatus"
     assert all(carries_credentials(name) for name in talk.split())
-    assert carries_credentials(None), "damaged: nobody can tell"
+    assert carries_credentials(None), "the name is damaged, so it may be any command"
     assert not any(carries_credentials(name) for name in ("onMetaData", "@setDataFrame", "createStream", "_result"))
 
 
-def test_a_name_once_known_is_found_in_later_texts() -> None:
+def test_a_known_stream_name_is_hashed_in_later_texts() -> None:
     redact, known = Redactor(b"k"), set[str]()
     redact.arguments("publish", [None, "show1", "live"], known)
     status = {"level": "status", "description": "show1 is now published. Stream rtmp/show1 (show1).", "x": "show12"}
@@ -100,7 +103,7 @@ def test_the_key_of_a_user_is_made_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert load_key() == b"given"
 
 
-def test_a_name_behind_its_application_at_the_end_of_a_sentence() -> None:
+def test_a_known_name_is_hashed_after_its_application_and_before_punctuation() -> None:
     redactor, known = Redactor(b"key"), set[str]()
     redactor.learn("play", [None, "secret"], known)
     for text in ("Playing live/secret.", "Playing secret.", "live/secret is gone", "secret: gone"):
@@ -110,21 +113,39 @@ def test_a_name_behind_its_application_at_the_end_of_a_sentence() -> None:
     assert "secret" not in with_parameters and "abc" not in with_parameters
 
 
-def test_bytes_that_connections_share_are_secret_where_their_own_name_is_in_them() -> None:
+def test_shared_arguments_are_redacted_per_connection() -> None:
     words = "show1 is on"
     answer = Arguments([None, {"code": "NetStream.Publish.Start", "description": words}])
 
-    def told(redactor: Redactor, name: str) -> str:
-        session = Session(redactor)
-        session.notable("c2s", CommandFact(1, 1, 1, 1, 1, 20, "publish", 3.0, 0, [None, name]))
-        session.notable("s2c", CommandFact(2, 1, 2, 2, 1, 20, "onStatus", 0.0, 0, answer))
-        (row,) = session.commands["s2c"]
+    def description(redactor: Redactor, name: str) -> str:
+        session, secrets = Session(), ConnectionSecrets(redactor)
+        commands = CommandRows(secrets, table_wanted=True)
+        for direction, fact in (
+            ("c2s", CommandFact(1, 1, 1, 1, 1, 20, "publish", 3.0, 0, [None, name])),
+            ("s2c", CommandFact(2, 1, 2, 2, 1, 20, "onStatus", 0.0, 0, answer)),
+        ):
+            secrets.learn(fact)
+            exchange = session.receive(direction, fact)
+            assert exchange is not None
+            commands.add(exchange)
+        (row,) = commands.take()["s2c"]
         assert json.loads(row[8])[1]["description"] == row[13]
         return str(row[13])
 
     one, other, open_ = Redactor(b"k1"), Redactor(b"k2"), Redactor(None)
     for _ in range(2):
         for redactor in (one, other):
-            assert told(redactor, "show1") == told(redactor, "show1") == f"{redactor.token('show1')} is on"
-            assert told(redactor, "show2") == words
-        assert told(open_, "show1") == words
+            hashed = f"{redactor.token('show1')} is on"
+            assert description(redactor, "show1") == description(redactor, "show1") == hashed
+            assert description(redactor, "show2") == words
+        assert description(open_, "show1") == words
+
+
+def test_a_stream_name_in_the_url_is_hashed_before_publish_names_it() -> None:
+    redactor, known = Redactor(b"key"), set[str]()
+    (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/fwd?x=1"}], known)
+    assert shown["app"] == "live" and "fwd" not in shown["tcUrl"] and redactor.token("fwd") in known
+    (shown,) = redactor.arguments("connect", [{"app": "live/fwd", "tcUrl": "rtmp://h/live/fwd"}], set())
+    assert shown["tcUrl"] == "rtmp://h/live/fwd"  # an application in two parts
+    (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/_definst_"}], set())
+    assert shown["tcUrl"] == "rtmp://h/live/_definst_"

@@ -1,4 +1,4 @@
-"""A real browser for tests: Chromium without a window, driven over its debugging port; remembers what went wrong."""
+"""Headless Chromium for tests, controlled through its debugging port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find() -> str | None:
 
 
 class Browser:
-    """`complaints` are console errors and exceptions, `requests` everything that was fetched but the page itself."""
+    """`complaints`: console errors and exceptions. `requests`: everything that was fetched except the page itself."""
 
     def __init__(self, program: str, width: int = 1280, height: int = 900) -> None:
         import websocket
@@ -49,15 +49,15 @@ class Browser:
     _session: str | None = None
 
     def _address(self) -> str:
-        told = Path(self._directory) / "DevToolsActivePort"
+        port_file = Path(self._directory) / "DevToolsActivePort"
         for _ in range(600):
-            if told.exists() and len(told.read_text().split()) == 2:
-                port, path = told.read_text().split()
+            if port_file.exists() and len(port_file.read_text().split()) == 2:
+                port, path = port_file.read_text().split()
                 return f"ws://127.0.0.1:{port}{path}"
             if self._process.poll() is not None:
                 raise RuntimeError(f"the browser ended with {self._process.returncode}")
             time.sleep(0.1)
-        raise RuntimeError("the browser does not answer")
+        raise RuntimeError("the browser did not open its debugging port")
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._numbers)
@@ -66,15 +66,15 @@ class Browser:
             message["sessionId"] = self._session
         self._socket.send(json.dumps(message))
         while True:
-            told = json.loads(self._socket.recv())
-            if told.get("id") == number:
-                if "error" in told:
-                    raise RuntimeError(told["error"]["message"])
-                return dict(told["result"])
-            self._hear(told)
+            answer = json.loads(self._socket.recv())
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise RuntimeError(answer["error"]["message"])
+                return dict(answer["result"])
+            self._hear(answer)
 
-    def _hear(self, told: dict[str, Any]) -> None:
-        method, params = told.get("method"), told.get("params", {})
+    def _hear(self, event: dict[str, Any]) -> None:
+        method, params = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.complaints.append(details.get("exception", {}).get("description", details["text"]))
@@ -96,7 +96,7 @@ class Browser:
         self.requests = [fetched for fetched in self.requests if fetched not in (url, "data:,")]
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """The value of a JavaScript expression in the page."""
         found = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", "script failed"))

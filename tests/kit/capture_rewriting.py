@@ -1,8 +1,8 @@
-"""Rewrite captures without changing what was said: the other half of every metamorphic test.
+"""Rewrite captures without changing the bytes of their streams, for metamorphic tests.
 
-Reads the TCP packets of a classic Ethernet pcap over IPv4 or IPv6 into plain values, changes how they travelled
-(segments, order, doubles, sequence numbers) and writes them in another file format, link layer, IP version or tunnel.
-Plain `struct`, and nothing of rtmp_spark: what it makes is judged by what it reads.
+Reads the TCP packets of a classic Ethernet pcap over IPv4 or IPv6 into plain values, changes segments, order,
+duplicates or sequence numbers, and writes them in another file format, link layer, IP version or tunnel.
+It uses only `struct` and nothing of rtmp_spark, so it is independent of the code under test.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def parse(ts_ns: int, frame: bytes) -> Packet:
 
 
 def resegment(packets: Sequence[Packet], size: int) -> list[Packet]:
-    """Every payload cut into pieces of at most `size` bytes."""
+    """Cut every payload into pieces of at most `size` bytes."""
     cut: list[Packet] = []
     for packet in packets:
         pieces = [packet.payload[a : a + size] for a in range(0, len(packet.payload), size)] or [b""]
@@ -96,7 +96,7 @@ def resegment(packets: Sequence[Packet], size: int) -> list[Packet]:
 
 
 def shuffle(packets: Sequence[Packet], seed: int, reach: int | None = None) -> list[Packet]:
-    """Any order; with `reach`, no packet moves further than that many places."""
+    """Shuffle packets; with `reach`, no packet moves further than that many places."""
     dice = random.Random(seed)
     if reach is None:
         mixed = list(packets)
@@ -110,7 +110,7 @@ def duplicate(packets: Sequence[Packet]) -> list[Packet]:
 
 
 def shift_sequence(packets: Sequence[Packet], shift: Callable[[tuple[str, int]], int]) -> list[Packet]:
-    """Other initial sequence numbers: `shift` says by how much for each sender."""
+    """Change the initial sequence numbers; `shift` gives the change for each sender."""
     return [
         replace(
             packet,
@@ -122,7 +122,7 @@ def shift_sequence(packets: Sequence[Packet], shift: Callable[[tuple[str, int]],
 
 
 def wrap_soon(packets: Sequence[Packet], after: int) -> list[Packet]:
-    """Sequence numbers that pass 2^32 `after` bytes into every direction."""
+    """Make sequence numbers pass 2^32 `after` bytes into every direction."""
     first: dict[tuple[str, int], int] = {}
     for packet in packets:
         first.setdefault(packet.sender, packet.seq)
@@ -309,7 +309,7 @@ def gzipped(data: bytes, members: int = 1) -> bytes:
 
 
 class Talk:
-    """Two ends that talk; every method appends the packets that a recorder would see."""
+    """Two endpoints of a connection; every method appends the packets that a capture tool would record."""
 
     def __init__(
         self,
@@ -338,7 +338,7 @@ class Talk:
         window: int = 65535,
         options: bytes = b"",
     ) -> Talk:
-        """A packet of one side with any field set; it does not count as sent."""
+        """Append a packet of one side with any field set; it does not advance the sequence number."""
         (src, sport), (dst, dport) = self.ends[side], self.ends[1 - side]
         seq = (self.seq[side] if seq is None else seq) & MASK
         ack = (self.seq[1 - side] if ack is None else ack) & MASK

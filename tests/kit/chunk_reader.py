@@ -1,7 +1,7 @@
-"""A small chunk reader made from the specification alone: what undamaged streams say, without asking the decoder.
+"""A small chunk reader, written from the specification alone: decodes undamaged streams without our decoder.
 
-It imports nothing of the project, takes a whole direction at once and gives up (ValueError) on anything that the
-specification does not allow, so it can only be used where nothing is missing.
+It imports nothing of the project, takes a whole direction at once and raises ValueError for anything that the
+specification does not allow, so its input must be complete.
 """
 
 from __future__ import annotations

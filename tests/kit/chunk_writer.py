@@ -1,8 +1,8 @@
-"""A small chunk writer made from the specification alone, so that the decoder is not only tested against ourselves.
+"""A small chunk writer by the specification alone, so that the decoder is not only tested against our encoder.
 
-It imports nothing of the project. Unlike a real sender it takes any legal way of writing a message at random: header
-formats, forms of the csid, interleaving, chunk sizes that change between two chunks, extended timestamps repeated
-on fmt 3 (RTMP 1.0) or left out (the draft of 2009).
+It imports nothing of the project. Unlike a real sender it chooses among all legal encodings of a message at random:
+header formats, forms of the csid, interleaving, chunk sizes that change between two chunks, extended timestamps
+repeated on fmt 3 (RTMP 1.0) or left out (the draft of 2009).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sent:
 
 @dataclass
 class _Channel:
-    """What the last header on a csid said, and the message that is being written."""
+    """The fields of the last header on a csid, and the message that is being written."""
 
     last: Sent | None = None
     delta: int | None = None
@@ -73,7 +73,7 @@ class ChunkWriter:
             self._chunk(self.rng.choice(waiting))
 
     def set_chunk_size(self, size: int) -> None:
-        """At once, whatever is half written: from the next chunk on the new size holds."""
+        """Change the chunk size now, even between chunks of a message: the next chunk uses the new size."""
         message = Sent(2, 0, 1, 0, struct.pack(">I", size))
         self.wire += b"\x02" + message_header(0, 0, message)[0] + message.payload[: self.chunk_size]
         for at in range(self.chunk_size, 4, self.chunk_size):
@@ -83,7 +83,7 @@ class ChunkWriter:
         self.chunk_size = size
 
     def step(self) -> bool:
-        """Write one chunk of anything; False when nothing is queued."""
+        """Write one chunk of a queued message; False if nothing is queued."""
         waiting = [csid for csid, channel in self.channels.items() if channel.queue]
         if waiting:
             self._chunk(self.rng.choice(waiting))
@@ -128,7 +128,7 @@ class ChunkWriter:
 def random_stream(
     rng: random.Random, messages: int, extended: bool = False, repeat_extension: bool = True
 ) -> ChunkWriter:
-    """Media on several csids, interleaved, with changes of the chunk size on the way."""
+    """Media on several csids, interleaved, with changes of the chunk size in between."""
     writer = ChunkWriter(rng, 128, repeat_extension)
     csids = rng.sample(CSIDS, rng.randint(1, 4))
     clock = dict.fromkeys(csids, 0x2000000 if extended else 0)

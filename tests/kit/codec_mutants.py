@@ -1,8 +1,8 @@
-"""Do the vectors bite? Break the codec in listed small ways; each broken codec must fail at least one vector.
+"""Mutation tests of the golden vectors: each listed small error in the codec must make at least one vector fail.
 
-`python tests/mutants.py` tries them all and says which vector caught each; the test suite tries some of them. A
-mutant is a replacement of text, wherever it stands, in one module of a copy of the package: where the code was
-rewritten so that the text is gone, the list here has to follow.
+`python tests/kit/codec_mutants.py` tries all mutants and prints the vector that caught each; the test suite tries some
+of them. A mutant replaces all occurrences of a text in one module of a copy of the package. If the code changes so that
+the text no longer occurs, update the mutant here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = Path(__file__).parent.parent / "rtmp_spark"
+PACKAGE = Path(__file__).parents[2] / "rtmp_spark"
 
 # Runs in the copy, stops at the first vector that fails.
 SCRIPT = """
@@ -37,50 +37,59 @@ for path in sorted(files, key=lambda path: path.parent.name not in layers):
 
 class Mutant(NamedTuple):
     why: str
-    module: str
+    module: str  # or several, separated by spaces
     old: str
     new: str
     layers: str = "chunk"  # where to look first
+
+    def sources(self, package: Path) -> list[Path]:
+        return [package / "codec" / f"{module}.py" for module in self.module.split()]
 
 
 MUTANTS = [
     # chunk/
     Mutant(
         "csid of two bytes without its 64",
-        "chunk/dechunker",
-        "csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
-        "csid = buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
+        "chunk/header",
+        "return 64 + buf[pos + 1] + (buf[pos + 2] << 8 if buf[pos] & 63 else 0)",
+        "return buf[pos + 1] + (buf[pos + 2] << 8 if buf[pos] & 63 else 0)",
     ),
     Mutant(
         "csid of three bytes high byte first",
-        "chunk/dechunker",
-        "csid = 64 + buf[pos + 1] + (buf[pos + 2] << 8 if csid else 0)",
-        "csid = 64 + (buf[pos + 1] << 8 | buf[pos + 2] if csid else buf[pos + 1])",
+        "chunk/header",
+        "return 64 + buf[pos + 1] + (buf[pos + 2] << 8 if buf[pos] & 63 else 0)",
+        "return 64 + (buf[pos + 1] << 8 | buf[pos + 2] if buf[pos] & 63 else buf[pos + 1])",
     ),
     Mutant(
         "stream id big-endian",
-        "chunk/dechunker",
-        'int.from_bytes(buf[header + 7 : header + 11], "little")',
-        'int.from_bytes(buf[header + 7 : header + 11], "big")',
+        "chunk/header",
+        '_STREAM_ID = Struct("<I")',
+        '_STREAM_ID = Struct(">I")',
     ),
     Mutant(
         "length of 16 bits",
-        "chunk/dechunker",
-        "length = buf[header + 3] << 16 | buf[header + 4] << 8 | buf[header + 5]",
-        "length = buf[header + 4] << 8 | buf[header + 5]",
+        "chunk/header",
+        "header.length = word >> 8",
+        "header.length = word >> 8 & 0xFFFF",
     ),
     Mutant(
         "timestamp field of 16 bits",
-        "chunk/dechunker",
-        "field = buf[header] << 16 | buf[header + 1] << 8 | buf[header + 2]",
-        "field = buf[header + 1] << 8 | buf[header + 2]",
+        "chunk/header",
+        "field = word & 0xFFFFFF",
+        "field = word & 0xFFFF",
     ),
-    Mutant("extended timestamp from 0xFFFFFE on", "chunk/dechunker", "field == EXTENDED", "field >= EXTENDED - 1"),
+    Mutant(
+        "extended timestamp from 0xFFFFFE on",
+        "chunk/header chunk/dechunker",
+        "field == EXTENDED",
+        "field >= EXTENDED - 1",
+    ),
+    Mutant("fast path takes extended timestamps", "chunk/dechunker", "or field == EXTENDED", "or field > EXTENDED"),
     Mutant(
         "extended timestamp little-endian",
-        "chunk/dechunker",
-        'ext = int.from_bytes(buf[data - 4 : data], "big")',
-        'ext = int.from_bytes(buf[data - 4 : data], "little")',
+        "chunk/header",
+        "ext = _U32(buf, data - 4)[0]",
+        "ext = _STREAM_ID(buf, data - 4)[0]",
     ),
     Mutant(
         "extended delta taken as absolute",
@@ -91,11 +100,11 @@ MUTANTS = [
     Mutant(
         "delta not repeated by fmt 3",
         "chunk/stream",
-        "                value = self.delta\n",
-        "                value = 0\n",
+        'return "repeat_delta", self.delta',
+        'return "repeat_delta", 0',
     ),
-    Mutant("fmt 3 after fmt 0 always adds", "chunk/dechunker", "> REPEAT_MS:", "> 1 << 40:"),
-    Mutant("fmt 3 after fmt 0 up to 999 only", "chunk/dechunker", "> REPEAT_MS:", ">= REPEAT_MS:"),
+    Mutant("fmt 3 after fmt 0 always adds", "chunk/stream", "<= REPEAT_MS", "<= 1 << 40"),
+    Mutant("fmt 3 after fmt 0 up to 999 only", "chunk/stream", "<= REPEAT_MS", "< REPEAT_MS"),
     Mutant(
         "extended flag never cleared",
         "chunk/stream",
@@ -104,11 +113,11 @@ MUTANTS = [
     ),
     Mutant(
         "continuations never repeat the extended timestamp",
-        "chunk/dechunker",
-        "            if present:\n                data += 4\n            else:",
-        "            if False:\n                data += 4\n            else:",
+        "chunk/one_chunk",
+        "        if present:\n            data += 4\n        else:",
+        "        if False:\n            data += 4\n        else:",
     ),
-    Mutant("omitted extended timestamp not told", "chunk/dechunker", "if omitted and not cs.flagged:", "if False:"),
+    Mutant("omitted extended timestamp not reported", "chunk/one_chunk", "if omitted and not cs.flagged:", "if False:"),
     Mutant(
         "clock wraps to zero",
         "chunk/stream",
@@ -119,38 +128,38 @@ MUTANTS = [
     Mutant("negative delta added as it is", "chunk/stream", "value = ext - 0x100000000", "value = ext"),
     Mutant("negative delta from 2^32 on", "chunk/stream", "if ext >= 0x80000000:", "if ext > 0xFFFFFFFF:"),
     Mutant(
-        "needless extended timestamp not told",
+        "needless extended timestamp not reported",
         "chunk/stream",
         "if ext is not None and ext < EXTENDED and fmt != 3:",
         "if False:",
     ),
-    Mutant("fresh csid of fmt 1 not told", "chunk/dechunker", "if fmt == 1 and not self.inferred:", "if False:"),
+    Mutant("fresh csid of fmt 1 not reported", "chunk/one_chunk", "if fmt == 1 and not state.inferred:", "if False:"),
     Mutant(
         "fmt 1 inside a message restarts",
         "chunk/lookahead",
-        "if fmt == 1 and length == cs.length and type_id == cs.type_id:",
+        "if header.fmt == 1 and header.length == cs.length and header.type_id == cs.type_id:",
         "if False:",
     ),
     Mutant(
         "abort of another csid",
-        "chunk/dechunker",
-        'cs = self.streams.get(int.from_bytes(payload, "big"))',
-        'cs = self.streams.get(int.from_bytes(payload, "big") + 1)',
+        "chunk/assembly",
+        "cs = state.streams.get(csid)",
+        "cs = state.streams.get(csid + 1)",
     ),
     Mutant(
-        "interrupted message forgotten",
-        "chunk/dechunker",
-        "        self.close_partial(cs, TRUNCATED, offset, out)",
-        "        cs.active = False; cs.payload = bytearray(); cs.got = 0",
+        "interrupted message not reported",
+        "chunk/assembly",
+        "    close_partial(state, cs, TRUNCATED, offset, out)",
+        "    cs.active = False; cs.payload = bytearray(); cs.got = 0",
     ),
-    Mutant("control on another csid not told", "chunk/control", "if message.csid != 2:", "if False:"),
-    Mutant("control on a stream not told", "chunk/control", "if message.stream_id:", "if False:"),
-    Mutant("three-byte csid form not told", "chunk/dechunker", "if buf[pos] & 63 == 1 and cs.csid < 320:", "if False:"),
+    Mutant("control on another csid not reported", "chunk/control", "if message.csid != 2:", "if False:"),
+    Mutant("control on a stream not reported", "chunk/control", "if message.stream_id:", "if False:"),
+    Mutant("three-byte csid form not reported", "chunk/one_chunk", "if form == 1 and cs.csid < 320:", "if False:"),
     Mutant(
         "last chunk as long as the others",
-        "chunk/dechunker",
-        "        count = min(self.chunk_size, cs.length - cs.got)\n        basic_bytes",
-        "        count = self.chunk_size\n        basic_bytes",
+        "chunk/one_chunk",
+        "    count = min(state.chunk_size, cs.length - cs.got)\n    repeats",
+        "    count = state.chunk_size\n    repeats",
     ),
     # message.py
     Mutant("top bit of the chunk size kept", "message", "size = raw & 0x7FFFFFFF", "size = raw", "control"),
@@ -165,12 +174,18 @@ MUTANTS = [
         "control",
     ),
     Mutant("limit type 3 accepted", "message", "if limit_type > LIMIT_DYNAMIC:", "if limit_type > 3:", "control"),
-    Mutant("SWF verification of 6 bytes", "message", "SWF_VERIFY_REQUEST: 3, ", "", "control"),
+    Mutant(
+        "SWF verification of 6 bytes",
+        "message",
+        '"swf_verify_request", BYTE, 3',
+        '"swf_verify_request", BYTE, 6',
+        "control",
+    ),
     Mutant(
         "ping value as a stream id",
         "message",
-        "if event_type in (PING_REQUEST, PING_RESPONSE):",
-        "if event_type == PING_REQUEST:",
+        'UserControlEvent("ping_response", VALUE, 6)',
+        'UserControlEvent("ping_response", STREAM, 6)',
         "control",
     ),
     Mutant(
@@ -179,8 +194,8 @@ MUTANTS = [
         "AggregatePart(type_id, timestamp + shift,",
         "AggregatePart(type_id, time,",
     ),
-    Mutant("upper byte of an aggregate's time forgotten", "message", " | payload[position + 7] << 24", ""),
-    Mutant("back pointers not looked at", "message", "if back != _PART_HEADER + size:", "if False:"),
+    Mutant("upper byte of an aggregate's timestamp dropped", "message", " | payload[position + 7] << 24", ""),
+    Mutant("back pointers not checked", "message", "if back != _PART_HEADER + size:", "if False:"),
     # handshake.py
     Mutant("digest place modulo 729", "handshake", "% 728", "% 729", "handshake"),
     Mutant(
@@ -252,7 +267,7 @@ MUTANTS = [
         "tag",
     ),
     Mutant(
-        "upper byte of an FLV time forgotten",
+        "upper byte of an FLV timestamp dropped",
         "flv",
         "timestamp = time >> 8 | (time & 255) << 24",
         "timestamp = time >> 8",
@@ -261,9 +276,9 @@ MUTANTS = [
     Mutant("enhanced audio not recognised", "media/tag", "if payload[0] >> 4 == 9:", "if False:", "tag"),
     Mutant(
         "no composition time for vvc1",
-        "media/tag",
-        'codec in ("avc1", "hvc1", "vvc1")',
-        'codec in ("avc1", "hvc1")',
+        "media/codecs",
+        '"vvc1": FourCc("video", "vvc", composition_time=True)',
+        '"vvc1": FourCc("video", "vvc")',
         "tag",
     ),
     Mutant("sizes of tracks not read", "media/tag", "if mode != _ONE_TRACK:", "if False:", "tag"),
@@ -271,32 +286,32 @@ MUTANTS = [
 
 
 def killer(mutant: Mutant, directory: Path) -> str | None:
-    """The first vector that a broken copy of the package fails, or None when nothing notices."""
+    """The first vector that a mutated copy of the package fails, or None if none fails."""
     copy = directory / "rtmp_spark"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    source = copy / "codec" / f"{mutant.module}.py"
-    text = source.read_text(encoding="utf-8")
-    if mutant.old not in text:
-        raise LookupError(f"{mutant.why}: {mutant.module}.py has no {mutant.old!r} any more")
-    source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    for source in mutant.sources(copy):
+        text = source.read_text(encoding="utf-8")
+        if mutant.old not in text:
+            raise LookupError(f"{mutant.why}: {source.name} no longer contains {mutant.old!r}")
+        source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, mutant.layers], cwd=directory, env=environment, capture_output=True, text=True
     )
     if run.returncode:
-        raise RuntimeError(f"{mutant.why}: the broken package does not even run: {run.stderr}")
+        raise RuntimeError(f"{mutant.why}: the mutated package does not run: {run.stderr}")
     return run.stdout.strip() or None
 
 
 def main() -> int:
-    """Try all, or those whose description holds one of the words given."""
+    """Try all mutants, or those whose description contains one of the words given."""
     survivors = 0
     chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or any(word in mutant.why for word in sys.argv[1:])]
     for mutant in chosen:
         with tempfile.TemporaryDirectory() as directory:
             caught = killer(mutant, Path(directory).resolve())
         survivors += caught is None
-        print(f"{'caught' if caught else 'SURVIVED'}: {mutant.why} ({mutant.module}.py): {caught or 'no vector fails'}")
+        print(f"{'caught' if caught else 'SURVIVED'}: {mutant.why} ({mutant.module}): {caught or 'no vector fails'}")
     print(f"{len(chosen) - survivors} caught, {survivors} survived")
     return 1 if survivors else 0
 

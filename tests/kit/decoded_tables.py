@@ -1,4 +1,4 @@
-"""Tables of captures for tests, as lists of dicts; and a talk between two RTMP ends, made of the codec's encoder."""
+"""Decodes captures into lists of dicts, reads the FLV tags in oracle/, and builds captures of an RTMP connection."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rewrite import Talk, build, pcap
+from kit.capture_rewriting import Talk, build, pcap
 
-from rtmp_spark.capture.recording import ALL_TABLES, Recording
-from rtmp_spark.capture.redact import Redactor
-from rtmp_spark.capture.settings import Settings
+from rtmp_spark.analysis.recording import ALL_TABLES, Recording
+from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.codec import handshake
 from rtmp_spark.codec.command import dump_command
 from rtmp_spark.codec.encoder import RtmpEncoder
 from rtmp_spark.codec.message import Message
+from rtmp_spark.redact import Redactor
 
 Rows = list[dict[str, Any]]
 KEY = b"a key for tests"
 
 
 def redacting() -> Settings:
+    """Return settings that redact secrets with a fixed key."""
     return Settings(redactor=Redactor(KEY))
 
 
 def decode(*paths: Path, settings: Settings | None = None, tables: tuple[str, ...] = ALL_TABLES) -> dict[str, Rows]:
+    """Return the rows of each table."""
     found: dict[str, Rows] = {name: [] for name in tables}
     for table, batch in Recording(paths, settings, tables).batches():
         batch.validate(full=True)
@@ -42,7 +44,7 @@ class Tag(NamedTuple):
 
     @property
     def is_media(self) -> bool:
-        """Coded frames: servers repeat configurations, so these do not count (E-RTMP v2; FLV 10.1 E.4)."""
+        """True for coded frames. Configurations do not count, because servers repeat them (E-RTMP v2; FLV 10.1 E.4)."""
         if self.type_id not in (8, 9) or not self.size:
             return False
         first, second = self.head[:2], self.head[2:4]
@@ -52,7 +54,7 @@ class Tag(NamedTuple):
 
 
 def recorded_tags(path: Path) -> list[Tag]:
-    """What a server recorded or a player received, by an independent program."""
+    """Return the tags that a server recorded or a player received, from a file of oracle/."""
     with path.open() as file:
         return [
             Tag(int(r["tag_type"]), int(r["timestamp_ms"]), int(r["body_size"]), r["body_sha256"], r["first_bytes_hex"])
@@ -65,7 +67,7 @@ def types(rows: Rows) -> Counter[int]:
 
 
 class RtmpTalk:
-    """A client and a server that speak RTMP over a made-up TCP connection, one packet per call."""
+    """Builds the packets of an RTMP client and server over a synthetic TCP connection, one packet per call."""
 
     def __init__(self, talk: Talk | None = None, *, syn: bool = True) -> None:
         self.talk = talk or Talk()

@@ -1,4 +1,4 @@
-"""Media rows and facts written by hand, and whole recordings as dictionaries."""
+"""Builds media rows, commands and control facts for tests of rules; decodes captures as the command line does."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rtmp_spark.capture.facts import CommandFact, ControlFact, Place, Row
-from rtmp_spark.capture.recording import Recording
-from rtmp_spark.commands.recording_options import add_filter_arguments, make_settings
+from rtmp_spark.analysis.recording import Recording
+from rtmp_spark.commands.options.capture_options import add_filter_arguments, make_settings
+from rtmp_spark.conversation.facts import CommandFact, ControlFact, Place, Row
 
-SAMPLES = Path(__file__).parent.parent / "sample_pcaps"
-EXPECTATIONS = Path(__file__).parent / "expectations"
+SAMPLES = Path(__file__).parents[2] / "sample_pcaps"
+EXPECTATIONS = Path(__file__).parents[1] / "expectations"
 MS = 1000  # microseconds
 
 
 def recorded(
     path: Path | Sequence[Path], *tables: str, arguments: Sequence[str] = ()
 ) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of these tables, decoded with the options of `rtmp-spark inspect --keep-secrets`."""
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)
     settings = make_settings(parser.parse_args(["--keep-secrets", *arguments]))
@@ -30,6 +31,7 @@ def recorded(
 
 
 def table(name: str) -> list[dict[str, str]]:
+    """Return the lines of a file of tests/expectations."""
     lines = (EXPECTATIONS / name).read_text().splitlines()
     names = lines[0].split("\t")
     return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
@@ -38,7 +40,7 @@ def table(name: str) -> list[dict[str, str]]:
 def frame(
     kind: str, arrival_ms: float, dts: int, *, key: bool = False, cts: int | None = None, size: int = 100, **other: Any
 ) -> Row:
-    """A row of media_tags without uid and direction: a coded frame."""
+    """Return a media_tags row of a coded frame, without uid and direction."""
     video = kind == "video"
     known: dict[str, Any] = {
         "msg_no": dts, "part_no": 0, "ts": round(arrival_ms * MS), "frame": 1 + round(arrival_ms), "stream_id": 1,
@@ -70,4 +72,4 @@ def control(
 
 
 def passed(at: int, ts: int, start: int, end: int) -> Place:
-    return at, ts, start, end, at, at, 4, 9, 1
+    return Place(at, ts, start, end, at, at, 4, 9, 1)

@@ -1,9 +1,9 @@
-"""Trials of what a loss costs: bytes taken out of a stream, or a recording that starts inside it.
+"""Loss trials: bytes are removed from a stream, or the capture starts inside it.
 
 A message is untouched when all its bytes were recorded. Each trial counts the untouched messages, those of them that
-the decoder reports whole, and what it reports although nobody sent it: a whole message with other bytes or in another
-place, or a part of a message that never began there. (Of a message that lost only bytes of its header the last one may
-still be a header: the payload that ends there was sent.)
+the decoder reports as complete, and the messages it invents: a complete message with other bytes or at another place,
+or a part of a message that never began there. (If a message lost only bytes of its header, the last byte left may still
+be read as a header; its payload was sent, so it is not invented.)
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from chunkreader import HANDSHAKE
-from realstreams import SAMPLES, Stream, real_streams, rechunked
+from kit.chunk_reader import HANDSHAKE
+from kit.real_streams import SAMPLES, Stream, real_streams, rechunked
 
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import COMPLETE, Event, MessageReceived
@@ -63,7 +63,7 @@ def random_loss(rng: random.Random, stream: Stream) -> Loss:
 
 
 def decode(stream: Stream, loss: Loss) -> list[Event]:
-    """Events, at their offsets in the whole stream; of a stream that is joined they count from where it is."""
+    """Events with offsets in the whole stream; after a mid-stream start the decoder's offsets are shifted."""
     if loss.joined:
         decoder = RtmpDecoder(phase="midstream")
         return decoder.receive_data(stream.data[loss.last :]) + decoder.receive_eof()
@@ -92,7 +92,7 @@ def judge(stream: Stream, loss: Loss, events: Iterable[Event]) -> Outcome:
 
 
 def cut_packets(stream: Stream, count: int) -> Kept:
-    """Of a recorder that keeps the first `count` bytes of each packet; packets begin with messages and are not long."""
+    """Losses of a capture tool that keeps `count` bytes of each packet; each message starts a short packet."""
     starts = sorted({0, *(message.start for message in stream.messages)})
     packets = [(at, stop) for a, stop in zip(starts, [*starts[1:], len(stream.data)]) for at in range(a, stop, PACKET)]
     return _joined((at, min(at + min(PACKET, count), stop)) for at, stop in packets)

@@ -1,6 +1,6 @@
-"""The page of the fifteen questions as data: its blocks, and how to run them.
+"""Parses docs/questions.md and runs its code blocks.
 
-`python tests/questions.py` writes the outputs into the page again.
+`python tests/kit/question_page.py` replaces the outputs on the page by the current ones.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "questions.md"
 KEY = "docs"
 _BLOCK = re.compile(r"^```(sh|sql|python)\n(.*?)^```\n^```text\n(.*?)^```$", re.M | re.S)
@@ -30,7 +31,7 @@ class Question:
 
     @property
     def captures(self) -> list[str]:
-        """The captures that its query is about."""
+        """The captures that the query reads: those named in it, otherwise those of the command."""
         found = re.findall(r"sample_pcaps/[\w.*]+", self.blocks["sql"][0] or "")
         found = found or re.findall(r"sample_pcaps/[\w.*]+", self.blocks["sh"][0])
         return [str(path.relative_to(ROOT)) for pattern in found for path in sorted(ROOT.glob(pattern))]
@@ -47,7 +48,7 @@ def questions(text: str | None = None) -> list[Question]:
 
 
 def run_command(source: str, directory: Path) -> str:
-    """A command as a shell runs it, in a directory from which the samples can be seen."""
+    """The output of a shell command, run in a directory with a link to sample_pcaps."""
     samples = directory / "sample_pcaps"
     if not samples.exists():
         samples.symlink_to(ROOT / "sample_pcaps")
@@ -62,9 +63,9 @@ def tables_of(captures: list[str]) -> dict[str, Any]:
     from rtmp_spark.report.view import read_captures
     from rtmp_spark.schema import TABLES
 
-    os.environ["RTMP_SPARK_REDACT_KEY"] = KEY
-    recording = read_captures(*[ROOT / path for path in captures])
-    return {name: recording.table(name) for name in TABLES}
+    with mock.patch.dict(os.environ, RTMP_SPARK_REDACT_KEY=KEY):
+        recording = read_captures(*[ROOT / path for path in captures])
+        return {name: recording.table(name) for name in TABLES}
 
 
 def run_query(source: str, captures: list[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -91,19 +92,18 @@ def _cell(value: Any) -> str:
 def run_cell(source: str, directory: Path) -> str:
     from rtmp_spark.report.view import read_captures
 
-    os.environ["RTMP_SPARK_REDACT_KEY"] = KEY
-    said = io.StringIO()
+    output = io.StringIO()
     before = Path.cwd()
     samples = directory / "sample_pcaps"
     if not samples.exists():
         samples.symlink_to(ROOT / "sample_pcaps")
     os.chdir(directory)
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output), mock.patch.dict(os.environ, RTMP_SPARK_REDACT_KEY=KEY):
             exec(source, {"read_captures": read_captures})
     finally:
         os.chdir(before)
-    return said.getvalue()
+    return output.getvalue()
 
 
 def run(question: Question, language: str, directory: Path) -> str:
@@ -121,7 +121,7 @@ def rewrite() -> None:
         for question in questions(text):
             for language, (source, output) in question.blocks.items():
                 fresh = run(question, language, Path(directory))
-                assert "went wrong" not in fresh, f"question {question.number}: {fresh}"
+                assert "Unexpected error" not in fresh, f"question {question.number}: {fresh}"
                 old = f"```{language}\n{source}```\n```text\n{output}```"
                 assert text.count(old) == 1, old
                 text = text.replace(old, f"```{language}\n{source}```\n```text\n{fresh}```")

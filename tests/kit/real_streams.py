@@ -1,8 +1,7 @@
 """Directed byte streams of real programs, and the same messages cut into chunks in other ways.
 
-The streams come out of pcap files through a reassembler of a few lines that only takes what a clean recording over
-Ethernet and IPv4 has; it imports nothing of the project. Each comes with the messages that are in it, found by
-chunkreader.py.
+A reassembler of a few lines reads the streams from clean pcap files with Ethernet and IPv4; it imports nothing of the
+project. chunk_reader.py finds the messages of each stream.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from chunkreader import HANDSHAKE, Read, read_chunks
-from chunkwriter import ChunkWriter, Sent
+from kit.chunk_reader import HANDSHAKE, Read, read_chunks
+from kit.chunk_writer import ChunkWriter, Sent
 
-SAMPLES = Path(__file__).parent.parent / "sample_pcaps"
+SAMPLES = Path(__file__).parents[2] / "sample_pcaps"
 LONGEST = 400_000  # of a stream; enough of it for any question asked here
 
 
@@ -27,7 +26,7 @@ class Stream(NamedTuple):
 
 
 def directions(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The bytes of every direction that begins with a SYN, up to its first hole."""
+    """The bytes of every direction that begins with a SYN, up to its first gap."""
     capture = path.read_bytes()
     if capture[:4] != b"\xd4\xc3\xb2\xa1" or struct.unpack_from("<I", capture, 20)[0] != 1:
         return
@@ -75,7 +74,7 @@ def real_streams(directory: Path = SAMPLES, least: int = 15_000) -> list[Stream]
 
 
 def rechunked(stream: Stream, chunk_size: int, later: int = 0) -> Stream:
-    """The audio and video of a stream, their chunks interleaved at random, their times `later` ms on."""
+    """The audio and video of a stream, with randomly interleaved chunks and timestamps increased by `later` ms."""
     writer = ChunkWriter(random.Random(5))
     writer.wire += stream.data[:HANDSHAKE]
     writer.set_chunk_size(chunk_size)

@@ -1,6 +1,6 @@
-"""Reassembly for tests: run ours over packets and gather what it delivers; and a naive one to compare with.
+"""Run the reassembly over packets and collect what it delivers; and a naive reassembly to compare it with.
 
-The naive one keeps every byte of a direction in a dictionary and knows nothing of windows, columns or limits.
+The naive one keeps every byte of a direction in a dictionary and has no windows, columns or limits.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import rewrite
-from rewrite import MASK, SYN, Packet
+from kit import capture_rewriting
+from kit.capture_rewriting import MASK, SYN, Packet
 
-from rtmp_spark.capture import intervals
-from rtmp_spark.capture.files import open_capture
-from rtmp_spark.capture.packet import Dissector
-from rtmp_spark.capture.tcp import Closed, Conflict, Connection, End, Gap, Intervals, Item, Reassembler, Run, frame_no
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.packets.dissector import Dissector
+from rtmp_spark.capture.tcp import interval_counters as intervals
+from rtmp_spark.capture.tcp.frame_numbers import frame_no
+from rtmp_spark.capture.tcp.interval_counters import Intervals
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.stream_items import Closed, Conflict, End, Gap, Item, Run
+from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
 
@@ -56,7 +60,7 @@ class Result:
 
 
 def gather(items: Sequence[Item], into: dict[int, Talked]) -> None:
-    """Put items together, asserting on the way what must hold for every one of them."""
+    """Join the items of each connection, and assert what must hold for every item."""
     for item in items:
         talk = into.setdefault(item.connection.number, Talked(item.connection))
         assert not talk.closed, "an item after Closed"
@@ -87,7 +91,7 @@ def gather(items: Sequence[Item], into: dict[int, Talked]) -> None:
 
 
 def reassemble_bytes(files: Sequence[bytes], window_bytes: int = 1 << 20, limits: Limits = DEFAULT_LIMITS) -> Result:
-    """Capture files, in this order, as one recording."""
+    """Reassemble capture files, in this order, as one recording."""
     reassembler = Reassembler(limits)
     talks: dict[int, Talked] = {}
     parts = []
@@ -105,7 +109,9 @@ def reassemble_bytes(files: Sequence[bytes], window_bytes: int = 1 << 20, limits
 def reassemble(
     packets: Sequence[Packet], window_bytes: int = 1 << 20, limits: Limits = DEFAULT_LIMITS, *, snaplen: int = 0
 ) -> Result:
-    return reassemble_bytes([rewrite.pcap(rewrite.build(packets), snaplen=snaplen)], window_bytes, limits)
+    return reassemble_bytes(
+        [capture_rewriting.pcap(capture_rewriting.build(packets), snaplen=snaplen)], window_bytes, limits
+    )
 
 
 def reassemble_file(path: Path, window_bytes: int = 1 << 20) -> Result:
@@ -113,7 +119,7 @@ def reassemble_file(path: Path, window_bytes: int = 1 << 20) -> Result:
 
 
 def naive(packets: Sequence[Packet]) -> dict[tuple[str, int, str, int], bytes]:
-    """Every direction that begins with a SYN, as one piece of bytes; the first byte of a place wins."""
+    """The bytes of every direction that begins with a SYN; the first byte for an offset wins."""
     first = {(p.src, p.sport, p.dst, p.dport): p.seq for p in packets if p.flags & SYN}
     places: dict[tuple[str, int, str, int], dict[int, int]] = {key: {} for key in first}
     for packet in packets:

@@ -1,4 +1,4 @@
-"""A relay in a process of its own, real programs around it, and an FLV reader that is not ours."""
+"""Runs `rtmp-spark relay` and other programs as processes, and reads FLV files without our reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rtmp_relay.client import Progress, Tag, play
+from rtmp_relay.client.rtmp_client import Progress, Tag, play
 
 
 class FlvTag(NamedTuple):
@@ -21,7 +21,7 @@ class FlvTag(NamedTuple):
 
 
 def read_flv(path: Path) -> list[FlvTag]:
-    """Every whole tag, straight from FLV 10.1 annex E."""
+    """Return every complete tag, parsed by FLV 10.1 annex E."""
     data = path.read_bytes()
     assert data[:3] == b"FLV"
     tags, at = [], int.from_bytes(data[5:9], "big") + 4
@@ -47,12 +47,14 @@ def is_end_of_sequence(tag: FlvTag) -> bool:
 
 
 def frames(tags: list[FlvTag], type_id: int) -> list[FlvTag]:
-    """Coded frames of one kind: what must arrive once, in order and unchanged."""
+    """Return the coded frames of one type; these must arrive once, in order and unchanged."""
     of_kind = [tag for tag in tags if tag.type_id == type_id and tag.body]
     return [tag for tag in of_kind if not is_configuration(tag) and not is_end_of_sequence(tag)]
 
 
 class RelayProcess:
+    """A relay in its own process, on a free port."""
+
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
         self._log_file = log.open("w")
@@ -71,15 +73,15 @@ class RelayProcess:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def await_said(self, words: str, times: int = 1) -> None:
-        """Until its log says so; how long a program takes to get there is the machine's business."""
+    def await_log(self, words: str, times: int = 1) -> None:
+        """Wait until the log contains these words so many times; the long deadline is for slow machines."""
         deadline = time.monotonic() + 60
         while self.log.read_text().count(words) < times:
             assert self.alive and time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 
     def stop(self, timeout: float = 60.0) -> float:
-        """SIGTERM; how long it took. Fails when it did not end cleanly."""
+        """Send SIGTERM. Returns how long the relay took to end; fails if it did not exit with 0."""
         start = time.monotonic()
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
@@ -88,7 +90,7 @@ class RelayProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError("SIGTERM was not obeyed: " + self.log.read_text()) from None
+            raise AssertionError("The relay ignored SIGTERM: " + self.log.read_text()) from None
         finally:
             assert self.process.stdout is not None
             self.output = self.process.stdout.read()
@@ -101,17 +103,17 @@ StartRelay = Callable[..., RelayProcess]
 
 
 async def start_playing(url: str, on_tag: Callable[[Tag], None], **options: Any) -> asyncio.Task[Progress]:
-    """A player that the server has let in already, so that it misses nothing of what is published next."""
-    let_in = asyncio.Event()
-    playing = asyncio.create_task(play(url, on_tag, on_progress=lambda _: let_in.set(), **options))
-    waiting = asyncio.create_task(let_in.wait())
+    """Start a player and wait until the server accepted it, so that it receives everything published afterwards."""
+    accepted = asyncio.Event()
+    playing = asyncio.create_task(play(url, on_tag, on_progress=lambda _: accepted.set(), **options))
+    waiting = asyncio.create_task(accepted.wait())
     await asyncio.wait({playing, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     return playing
 
 
 class Programs:
-    """Real programs, ended by their own process ids."""
+    """Starts other programs and ends each of them by its process id."""
 
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
@@ -123,13 +125,13 @@ class Programs:
         self._started.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[bytes], patience: float = 5.0) -> None:
-        """Players often wait for more: give them a moment, then SIGINT, then SIGKILL."""
+    def end(self, process: subprocess.Popen[bytes], wait_s: float = 5.0) -> None:
+        """Wait for the program to end, then send SIGINT, then SIGKILL; players often wait for more media."""
         for number in (None, signal.SIGINT, signal.SIGKILL):
             if number is not None:
                 process.send_signal(number)
             try:
-                process.wait(patience if number is None else 3)
+                process.wait(wait_s if number is None else 3)
                 break
             except subprocess.TimeoutExpired:
                 continue

@@ -1,4 +1,4 @@
-"""Publishers and players and their servers, step by step, each step one that a test can leave out or spoil."""
+"""Builds captures of publishers, players and their server step by step; a test can omit or change each step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decoded import RtmpTalk
-from rewrite import Packet, Talk, build, pcap
-from rulekit import recorded
+from kit.capture_rewriting import Packet, Talk, build, pcap
+from kit.decoded_tables import RtmpTalk
+from kit.handmade_facts import recorded
 
-from rtmp_relay.synthetic import Synthetic, Tag
+from rtmp_relay.frames import Tag
+from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec.message import dump_set_chunk_size, dump_window_ack_size
 
 CLIENT, SERVER = 0, 1
@@ -18,7 +19,7 @@ CHUNK_SIZE = 4096
 
 
 def status(code: str, level: str = "status") -> dict[str, str]:
-    return {"level": level, "code": code, "description": "as it is"}
+    return {"level": level, "code": code, "description": "a description"}
 
 
 def connected(talk: Talk | None = None) -> RtmpTalk:
@@ -56,7 +57,10 @@ def media(
     spoil: Callable[[Tag], Tag | None] = lambda tag: tag,
     **options: Any,
 ) -> RtmpTalk:
-    """Sound and picture in real time, three seconds unless told; `later` ms are added to their times."""
+    """Send synthetic audio and video in real time, three seconds by default; `later` ms are added to timestamps.
+
+    `spoil` returns the tag to send in place of each tag, or None to omit it.
+    """
     begun = said.talk.now_ns
     for tag in Synthetic(**{"seconds": 3.0, **options}).tags():
         spoilt = spoil(tag)
@@ -76,13 +80,13 @@ def goodbye(said: RtmpTalk, stream_id: int = 1) -> RtmpTalk:
 
 
 def findings(path: Path, *packets: Sequence[Packet]) -> list[dict[str, Any]]:
-    """What a recording of these packets, each list a connection, tells beside how it ended."""
+    """Return the findings of a capture of these packets (one list per connection), without SESSION_END."""
     together = sorted((packet for one in packets for packet in one), key=lambda packet: packet.ts_ns)
     path.write_bytes(pcap(build(together)))
     return [row for row in recorded(path, "findings")["findings"] if row["rule_id"] != "SESSION_END"]
 
 
-def told(path: Path, *said: RtmpTalk) -> list[tuple[str, str, str | None]]:
-    """The same as rule, severity and who is at fault."""
+def found_rules(path: Path, *said: RtmpTalk) -> list[tuple[str, str, str | None]]:
+    """Return the findings of a capture as (rule, severity, party at fault)."""
     rows = findings(path, *(one.talk.packets for one in said))
     return [(row["rule_id"], row["severity"], row["at_fault"]) for row in rows]

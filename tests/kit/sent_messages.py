@@ -1,7 +1,6 @@
-"""What the ends of a laboratory say they sent: every message at the moment it is written, and the packets of the tap.
+"""Records what the endpoints of a simulation send, message by message, and reads the packets of its tap.
 
-This is the other side's account of a capture: it comes from the senders and from the records of the file, and knows
-nothing of our reading of it.
+This is the senders' view of a capture: it does not use our decoder, so tests can compare findings with it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from chunkreader import read_chunks
+from kit.chunk_reader import read_chunks
 
 from rtmp_relay.endpoint import Endpoint
 from rtmp_spark.codec.message import Message
@@ -20,8 +19,8 @@ from rtmp_spark.codec.message import Message
 CLIENT, SERVER = "client", "server"
 
 
-class Said(NamedTuple):
-    """A message, the bytes that went out for it, and where they stand in what its sender sent."""
+class SentMessage(NamedTuple):
+    """A message, the bytes sent for it, and their offset in the byte stream of the sender."""
 
     message: Message
     start: int
@@ -32,74 +31,76 @@ class Said(NamedTuple):
         return self.start + len(self.data)
 
 
-class Account:
-    """Of one end of one connection."""
+class Sender:
+    """What one side of one connection sent."""
 
     def __init__(self) -> None:
         self.sent = 0
-        self.last = b""  # that was written
-        self.said: list[Said] = []
-        self.parts: dict[int, tuple[int, int]] = {}  # of the handshake: from, to
+        self.last_write = b""
+        self.messages: list[SentMessage] = []
+        self.parts: dict[int, tuple[int, int]] = {}  # of the handshake: start, end
 
     def number(self, index: int) -> int:
-        """How many messages went out before this one."""
-        return sum(bool(said.data) for said in self.said[:index])
+        """Return how many messages were sent before the one at this index."""
+        return sum(bool(sent.data) for sent in self.messages[:index])
 
 
-class Accounts:
-    """Of all ends, by the number of their connection (from 1) and side; kept while the laboratory runs."""
+class Senders:
+    """Records what every side of every connection sends, by patching `Endpoint` while a simulation runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._of: dict[int, Account] = {}
-        self._sides: dict[str, list[Account]] = {CLIENT: [], SERVER: []}
-        begin, send, packet = Endpoint.__init__, Endpoint.send, Endpoint._send_packet
-        accounts = self
+        self._of: dict[int, Sender] = {}
+        self._sides: dict[str, list[Sender]] = {CLIENT: [], SERVER: []}
+        begin, send, packet = Endpoint.__init__, Endpoint.send, Endpoint._send_handshake_part
+        senders = self
 
-        def kept_begin(self: Endpoint, side: str, write: Callable[[bytes], None], *args: Any, **options: Any) -> None:
-            account = accounts._of[id(self)] = Account()
-            accounts._sides[side].append(account)
+        def recording_init(
+            self: Endpoint, side: str, write: Callable[[bytes], None], *args: Any, **options: Any
+        ) -> None:
+            sender = senders._of[id(self)] = Sender()
+            senders._sides[side].append(sender)
 
-            def counted(data: bytes) -> None:
-                account.sent += len(data)
-                account.last = data
+            def counting_write(data: bytes) -> None:
+                sender.sent += len(data)
+                sender.last_write = data
                 write(data)
 
-            begin(self, side, counted, *args, **options)
+            begin(self, side, counting_write, *args, **options)
 
-        def kept_send(self: Endpoint, message: Message) -> None:
-            account = accounts._of[id(self)]
-            start = account.sent
+        def recording_send(self: Endpoint, message: Message) -> None:
+            sender = senders._of[id(self)]
+            start = sender.sent
             send(self, message)
-            data = account.last if account.sent > start else b""
-            account.said.append(Said(message, start, data))
+            data = sender.last_write if sender.sent > start else b""
+            sender.messages.append(SentMessage(message, start, data))
 
-        def kept_packet(self: Endpoint, part: int, data: bytes) -> None:
-            account = accounts._of[id(self)]
-            start = account.sent
+        def recording_packet(self: Endpoint, part: int, data: bytes) -> None:
+            sender = senders._of[id(self)]
+            start = sender.sent
             packet(self, part, data)
-            account.parts[part] = (start, account.sent)
+            sender.parts[part] = (start, sender.sent)
 
-        monkeypatch.setattr(Endpoint, "__init__", kept_begin)
-        monkeypatch.setattr(Endpoint, "send", kept_send)
-        monkeypatch.setattr(Endpoint, "_send_packet", kept_packet)
+        monkeypatch.setattr(Endpoint, "__init__", recording_init)
+        monkeypatch.setattr(Endpoint, "send", recording_send)
+        monkeypatch.setattr(Endpoint, "_send_handshake_part", recording_packet)
 
-    def of(self, side: str, connection: int = 1) -> Account:
+    def of(self, side: str, connection: int = 1) -> Sender:
         return self._sides[side][connection - 1]
 
 
-def first_difference(spoilt: Account, clean: Account) -> int:
-    """The first thing that was said otherwise than by a sender without fault."""
-    for index, (one, other) in enumerate(zip(spoilt.said, clean.said)):
+def first_difference(faulty: Sender, clean: Sender) -> int:
+    """Return the index of the first message that differs from what a sender without fault sends."""
+    for index, (one, other) in enumerate(zip(faulty.messages, clean.messages)):
         if (one.message, one.data) != (other.message, other.data):
             return index
-    raise AssertionError("both said the same")
+    raise AssertionError("both sent the same")
 
 
 class Packets:
-    """The packets of a tap by the connection and side that sent them, straight from the records of the file."""
+    """The packets of a tap by connection and side, read from the pcap records without our reader."""
 
     def __init__(self, path: Path) -> None:
-        self._places: dict[tuple[int, str], list[tuple[int, int, int]]] = {}  # from, to, number
+        self._places: dict[tuple[int, str], list[tuple[int, int, int]]] = {}  # start, end, packet number
         self._data: dict[tuple[int, str], bytearray] = {}
         self.times: dict[int, int] = {}
         data, at, number = path.read_bytes(), 24, 0
@@ -119,9 +120,9 @@ class Packets:
             at += 16 + size
 
     def holding(self, connection: int, side: str, start: int, end: int) -> list[int]:
-        """The packets that hold these bytes."""
+        """Return the numbers of the packets that contain these bytes."""
         return [n for first, last, n in self._places[connection, side] if first < end and start < last]
 
     def read(self, connection: int, side: str) -> list[Any]:
-        """The messages of an undamaged direction, read without the decoder."""
+        """Return the messages of an undamaged direction, read without the decoder."""
         return read_chunks(bytes(self._data[connection, side]))

@@ -1,4 +1,4 @@
-"""The golden vectors of tags and FLV files: their bytes, and what a reader made of them against what they expect."""
+"""The golden vectors of tags and FLV files: reads them and compares results with the expected ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TLS connections made by OpenSSL, as recorded bytes: what the readers of rtmp_spark.capture.tls are tried on.
+"""TLS connections made by OpenSSL, as recorded bytes: input for the tests of rtmp_spark.capture.unwrap.tls.
 
 The peers are Python's `ssl` over memory (all of TLS 1.2, the defaults of 1.3) or the program `openssl` (ciphers of
-1.3, KeyUpdate, renegotiation). What was sent is known, so what is read can be compared with it.
+1.3, KeyUpdate, renegotiation). The sent data is known, so tests can compare the decrypted data with it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from rtmp_spark.capture.items import End, Gap, Item, Lost, Run
-from rtmp_spark.capture.keylog import KeyLog
-from rtmp_spark.capture.tls import TlsSession
+from rtmp_spark.capture.tcp.stream_items import End, Gap, Item, Lost, Run
+from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
+from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
 
 NO_ENCRYPT_THEN_MAC = 1 << 19  # SSL_OP_NO_ENCRYPT_THEN_MAC
 
@@ -58,7 +58,7 @@ def make_certificate(directory: Path, kind: str = "rsa") -> Path:
 
 @dataclass
 class Recorded:
-    """Flights of bytes in the order of time, what was sent inside them, and the key log."""
+    """Flights of TLS bytes in order of time, the data that was sent inside them, and the key log."""
 
     flights: list[tuple[int, bytes]]
     sent: list[bytes]
@@ -79,7 +79,7 @@ def talk(
     session: ssl.SSLSession | None = None,
     close: bool = True,
 ) -> Recorded:
-    """A whole connection over memory: `said` is who (0 the client) says what, one record after another."""
+    """Run a whole connection in memory; `said` lists (sender, data) of each record, sender 0 is the client."""
     log = directory / "keys.log"
     before = log.read_bytes() if log.exists() else b""
     client_context, server_context = contexts or make_contexts(directory, version, ciphers, options, certificate)
@@ -164,7 +164,7 @@ def make_contexts(
 
 @dataclass
 class _Proxy:
-    """Carries one connection and writes down what passed."""
+    """Forwards one connection and records its bytes."""
 
     to_port: int
     flights: list[tuple[int, bytes]] = field(default_factory=list)
@@ -210,7 +210,7 @@ def _await(condition: object, seconds: float = 60) -> None:
 def openssl_peers(
     directory: Path, client_options: Sequence[str], server_options: Sequence[str] = ()
 ) -> Iterator[SimpleNamespace]:
-    """Both programs, connected through a recorder: `say(who, text)` writes a line, commands included."""
+    """Run both programs, connected through a recorder; `say(who, text)` writes a line, which may be a command."""
     port = _free_port()
     certificate = str(make_certificate(directory))
     log = directory / f"openssl-{port}.log"
@@ -258,8 +258,11 @@ def openssl_peers(
 def openssl_early_data(
     directory: Path, early: bytes, later: bytes
 ) -> list[tuple[list[tuple[int, bytes]], bytes, bool]]:
-    """Two connections by one ticket that send `early` with their first flight and `later` behind the handshake: what
-    passed, the key log, and whether the server took it. It takes the first; a ticket that comes again it does not."""
+    """Two connections with one ticket that send `early` with their first flight and `later` after the handshake.
+
+    Returns the recorded bytes, the key log, and whether the server accepted the early data: it accepts that of the
+    first connection and refuses a ticket that is used again.
+    """
     port = _free_port()
     certificate = str(make_certificate(directory))
     ticket, file = directory / f"ticket-{port}", directory / f"early-{port}"
@@ -343,7 +346,7 @@ def items(
     window: int = 50,
     skip_before: int = 0,
 ) -> Iterator[Item]:
-    """What reassembly would hand over, window by window; `lost` frames become gaps, earlier ones were never seen."""
+    """The items that reassembly delivers, window by window; `lost` frames become gaps."""
     expected: list[int | None] = [0, 0] if wire.syn else [None, None]
     numbered = [(n + 1, *packet) for n, packet in enumerate(made) if n + 1 > skip_before and n + 1 not in lost]
     for first in range(0, len(numbered), window):
@@ -375,7 +378,7 @@ def items(
 
 @dataclass
 class Plain:
-    """What came out: pieces of each direction with their offsets, losses, packets of every byte."""
+    """The decrypted pieces of each direction with their offsets, losses, and the packet of every byte."""
 
     runs: list[list[Run]] = field(default_factory=lambda: [[], []])
     lost: list[list[Lost]] = field(default_factory=lambda: [[], []])
@@ -408,7 +411,7 @@ def read(given: Iterator[Item], wire: Wire, keylog: bytes) -> tuple[Plain, TlsSe
 
 
 def media_like(seed: int, count: int = 60, largest: int = 6000) -> list[tuple[int, bytes]]:
-    """A conversation with unequal parts: much from the client, little from the server."""
+    """Data for a connection with much from the client and little from the server."""
     chance = random.Random(seed)
     said = [(0, chance.randbytes(1537)), (1, chance.randbytes(3073)), (0, chance.randbytes(1536))]
     for n in range(count):

@@ -1,6 +1,6 @@
-"""A real RTMP connection put into wrappings: TLS by OpenSSL, RTMPT by a few lines of HTTP.
+"""A real RTMP connection inside wrappings: TLS by OpenSSL, RTMPT by a few lines of HTTP.
 
-What was said stays the same, so the tables of both must say the same; only packets and offsets may differ.
+The RTMP bytes are the same, so the tables must be the same; only packets and offsets may differ.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import rewrite
-import tlskit
-from rewrite import Packet, Talk, build, pcap
+from kit import capture_rewriting, tls_connections
+from kit.capture_rewriting import Packet, Talk, build, pcap
 
 Said = list[tuple[int, bytes]]
 # What a wrapping changes: packets, times of packets, the TCP connection, offsets where HTTP is skipped.
@@ -23,22 +22,22 @@ _OF_TRANSPORT = {
 
 
 def said(path: Path) -> Said:
-    """The payloads of the packets of a clean recording of one connection, in order of time; side 0 is the client."""
-    packets = rewrite.read(path)
+    """The packet payloads of a clean capture of one connection, in order of time; side 0 is the client."""
+    packets = capture_rewriting.read(path)
     client = packets[0].sender
     expected: dict[tuple[str, int], int] = {}
     found = []
     for packet in packets:
-        if packet.flags & rewrite.SYN:
-            expected[packet.sender] = packet.seq + 1 & rewrite.MASK
+        if packet.flags & capture_rewriting.SYN:
+            expected[packet.sender] = packet.seq + 1 & capture_rewriting.MASK
         elif packet.payload and packet.seq == expected[packet.sender]:
-            expected[packet.sender] = packet.seq + len(packet.payload) & rewrite.MASK
+            expected[packet.sender] = packet.seq + len(packet.payload) & capture_rewriting.MASK
             found.append((0 if packet.sender == client else 1, packet.payload))
     return found
 
 
 def what_was_said(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without what a wrapping changes, in an order of their own."""
+    """Rows without the columns that a wrapping changes, sorted."""
     kept = [{k: v for k, v in row.items() if k not in _OF_TRANSPORT} for row in rows]
     return sorted(kept, key=lambda row: (row["direction"], row["msg_no"], row.get("part_no", 0)))
 
@@ -51,8 +50,8 @@ def over_tcp(flights: Said, port: int = 1935, size: int = 1400, start_port: int 
 
 
 def in_tls(directory: Path, given: Said, **options: Any) -> tuple[Said, bytes]:
-    """Flights of TLS and the key log; the last say is followed by close_notify."""
-    made = tlskit.talk(directory, given, **options)
+    """TLS flights and the key log; close_notify follows the last data."""
+    made = tls_connections.talk(directory, given, **options)
     return made.flights, made.keylog
 
 
@@ -146,7 +145,7 @@ class Tunnel:
 
 
 class Pipelined(Tunnel):
-    """Two requests before their answers, as librtmp does; over one connection."""
+    """Two requests before their responses on one connection, as librtmp does."""
 
     def _carry(self, number: int, request: bytes, back: bytes) -> None:
         held: list[tuple[bytes, bytes]] = self.__dict__.setdefault("held", [])
@@ -159,7 +158,7 @@ class Pipelined(Tunnel):
 
 
 def lose(packets: Sequence[Packet], lost: set[int]) -> list[Packet]:
-    """Without the packets of these numbers, from 1."""
+    """All packets except those with these numbers, which count from 1."""
     return [packet for number, packet in enumerate(packets, 1) if number not in lost]
 
 
@@ -168,7 +167,7 @@ def without_syn(packets: Sequence[Packet], first: int) -> list[Packet]:
 
 
 def with_ports(packets: Sequence[Packet], client_port: int) -> list[Packet]:
-    """The same from another port of the client."""
+    """The same packets from another client port."""
     client = packets[0].sport
     moved = []
     for packet in packets:

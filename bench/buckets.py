@@ -1,0 +1,112 @@
+"""Measures what scan and decode cost by the number of buckets, with and without a sorted copy; without Spark.
+
+    python bench/buckets.py CAPTURE [...] [--buckets 1,16,64] [--split-size 8MB]
+
+CPU seconds per GB of input, of this process, which runs all tasks one after the other, and how many times the bytes of
+the input were read. Start up and publishing are not included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from rtmp_spark.commands.options.argument_types import size
+from rtmp_spark.ingest.captures.capture_paths import list_captures
+from rtmp_spark.ingest.decode.decode_job import Decoded, DecodeJob, ScanJob
+from rtmp_spark.ingest.decode.tasks import Scans, collect_scans, decode_bucket, scan_splits
+from rtmp_spark.ingest.ingest_progress import ProgressReporter
+from rtmp_spark.ingest.ingest_summary import Summary
+from rtmp_spark.ingest.options import IngestOptions
+from rtmp_spark.ingest.rounds import IngestRun
+from rtmp_spark.ingest.scan.split_scan import Split
+from rtmp_spark.lake.location import locate
+
+
+class Measured(Exception):
+    """Enough was run."""
+
+
+def bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+
+class MeasuredStages:
+    """Runs the tasks here; ends after the second pass."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.cpu: dict[str, float] = {}
+        self.read: dict[str, int] = {}
+        self.messages = self.buckets = 0
+
+    def scan(self, job: ScanJob, tasks: Sequence[Sequence[Split]]) -> Scans:
+        before, read = time.process_time(), bytes_read()
+        batches = [scan_splits(job, task, os.getpid()) for task in tasks]
+        self.cpu["scan"], self.read["scan"] = time.process_time() - before, bytes_read() - read
+        return collect_scans(pa.Table.from_batches([batch]) for batch in batches)
+
+    def decode(self, job: DecodeJob, pieces: pa.Table, buckets: int) -> Decoded:
+        before, read = time.process_time(), bytes_read()
+        rows = pieces.to_pylist()
+        for bucket in range(buckets):
+            mine = [row for row in rows if row["bucket"] == bucket]
+            if mine:
+                self.messages += decode_bucket(job, bucket, mine, os.getpid()).rows.get("messages", 0)
+                self.buckets += 1
+        self.cpu["decode"], self.read["decode"] = time.process_time() - before, bytes_read() - read
+        raise Measured
+
+    def run(
+        self, task: Callable[[str], str], work: Sequence[str], seconds: float, small: bool
+    ) -> tuple[list[str], list[tuple[str, str]]]:
+        return [task(one) for one in work], []
+
+
+def measure(path: str, buckets: int, sort: bool, split_bytes: int) -> str:
+    lake = tempfile.mkdtemp(prefix="bench-lake-")
+    stages = MeasuredStages(buckets)
+    files = list_captures([path])
+    options = IngestOptions(split_bytes=split_bytes, sorted_copy=sort)
+    try:
+        IngestRun(locate(lake), stages, options, Summary(lake), ProgressReporter(None)).run(files)
+    except Measured:
+        pass
+    finally:
+        shutil.rmtree(lake, ignore_errors=True)
+    total = sum(file.size_bytes for file in files)
+    scan, decode = (stages.cpu[name] * 1e9 / total for name in ("scan", "decode"))
+    read = [f"{stages.read[name] / total:.2f}" for name in ("scan", "decode")]
+    return (
+        f"scan {scan:5.2f}, decode {decode:5.2f}, together {scan + decode:5.2f} CPU s/GB; read {' + '.join(read)} x; "
+        f"{stages.messages} messages in {stages.buckets} buckets"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("captures", nargs="+")
+    parser.add_argument("--buckets", default="1,4,16,64,256")
+    parser.add_argument("--split-size", type=size, default=64 << 20)
+    args = parser.parse_args()
+    measure(args.captures[0], 1, False, args.split_size)  # loads what is loaded later
+    for path in args.captures:
+        for buckets in map(int, args.buckets.split(",")):
+            for sort in (False, True):
+                how = "sorted  " if sort else "unsorted"
+                print(
+                    f"{Path(path).name} {buckets:4} {how} {measure(path, buckets, sort, args.split_size)}", flush=True
+                )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

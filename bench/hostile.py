@@ -1,0 +1,90 @@
+"""CPU and memory of `inspect` on captures that try to cost more than they weigh, at sizes n and 2n.
+
+    python bench/hostile.py [FAMILY...] [--scale 1.0] [--json]
+
+The families are in tests/kit/hostile_captures.py. Doubling the size must cost at most 2.3 times the CPU time beside
+that of an empty capture, and a capture below 1 MB at most 5 s and 500 MB. The line of a family that exceeds these ends
+with an exclamation mark. A process is stopped after 60 s of CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from kit.hostile_captures import FAMILIES, Family, pcap
+
+RATIO, SECONDS, MEGABYTES = 2.3, 5.0, 500.0
+NOISE_S = 0.5  # below this, a ratio says nothing
+STOPPED_S = 60
+
+
+class Cost(NamedTuple):
+    bytes: int
+    cpu_s: float
+    rss_mb: float
+    status: int
+
+
+def measure(data: bytes, options: tuple[str, ...], directory: Path) -> Cost:
+    path = directory / "hostile.pcap"
+    path.write_bytes(data)
+    command = [sys.executable, "-m", "rtmp_spark.cli", "inspect", str(path), *options]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (STOPPED_S, STOPPED_S)),
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    return Cost(len(data), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, os.waitstatus_to_exitcode(status))
+
+
+def compare(name: str, family: Family, scale: float, base_s: float, directory: Path) -> dict[str, object]:
+    n = int(family.n * scale)
+    one, two = (measure(family.make(size), family.options, directory) for size in (n, 2 * n))
+    ratio = max(two.cpu_s - base_s, 0.0) / max(one.cpu_s - base_s, 0.001)
+    within = two.cpu_s - base_s < NOISE_S or ratio <= RATIO
+    if one.bytes < 1e6:
+        within = within and one.cpu_s <= SECONDS and one.rss_mb <= MEGABYTES
+    ended = min(one.status, two.status) >= 0
+    return {
+        "family": name, "n": n, "mb": one.bytes / 1e6, "cpu_s": one.cpu_s, "cpu_2n_s": two.cpu_s, "ratio": ratio,
+        "rss_mb": one.rss_mb, "rss_2n_mb": two.rss_mb, "ok": within and ended,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"one of {', '.join(FAMILIES)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies n (default: 1.0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per family")
+    args = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as directory:
+        base = measure(pcap([]), (), Path(directory))
+        if not args.json:
+            print(f"an empty capture: {base.cpu_s:.2f} s, {base.rss_mb:.0f} MB")
+            print(f"{'family':24}{'n':>9}{'MB':>7}{'CPU s':>8}{'2n':>8}{'ratio':>7}{'RSS MB':>8}{'2n':>6}")
+        for name in args.families or FAMILIES:
+            row = compare(name, FAMILIES[name], args.scale, base.cpu_s, Path(directory))
+            failed += not row["ok"]
+            if args.json:
+                print(json.dumps(row), flush=True)
+            else:
+                line = "{family:24}{n:9}{mb:7.1f}{cpu_s:8.2f}{cpu_2n_s:8.2f}{ratio:7.2f}{rss_mb:8.0f}{rss_2n_mb:6.0f}"
+                print(line.format(**row) + ("" if row["ok"] else "  !"), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
