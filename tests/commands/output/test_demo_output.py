@@ -18,8 +18,9 @@ from rtmp_spark.commands.output.demo_output import DemoResult, print_result
     ],
 )
 def test_a_detail_is_printed_if_it_says_more_than_the_title(
-    detail: str, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    detail: str, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # the width decides where lines are wrapped
     row = {
         "rule_id": "MEDIA_ANNEXB", "severity": "error", "party": "publisher", "at_fault": "client", "uid": None,
         "frame": 1, "count": 1, "title": "Annex B start codes instead of NAL unit lengths", "detail": detail,
