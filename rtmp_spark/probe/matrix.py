@@ -28,10 +28,10 @@ _HEAD = """# Conformance of servers and clients
 Generated from the results in `docs/conformance/` by `python docs/generate.py`; do not edit. [The conformance
 suite](probe.md) explains the levels and verdicts and how to add a case.
 
-Facts only: each line is what one version did on one day, with default settings, on the loopback interface. A failed
-PRACTICE is often a decision and not a mistake; a skipped case is an optional feature that is missing, or could not be
-decided. "Packets" leads to a capture of the failure that Wireshark and `rtmp-spark inspect`
-open.
+Facts only: each line is what one version did on one day, on the loopback interface, with default settings unless the
+text above the table says otherwise. A failed PRACTICE is often a decision and not a mistake; a skipped case is an
+optional feature that is missing, or could not be decided. "Packets" leads to a capture of the failure that Wireshark
+and `rtmp-spark inspect` open.
 """
 
 
