@@ -26,7 +26,7 @@ import pyarrow as pa
 from rtmp_spark.analysis.recording import Recording
 from rtmp_spark.capture.files.file_facts import OK, FileFacts
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile
-from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.captures.probed_files import ProbedFile
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.ingest.publish.across_connections import judge_across_connections
 from rtmp_spark.ingest.publish.neighbours import Neighbours, NewRows

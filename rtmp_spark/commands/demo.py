@@ -19,7 +19,7 @@ from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.commands.demo_traffic import PARTIES, make_traffic
 from rtmp_spark.commands.exit_codes import ENVIRONMENT
 from rtmp_spark.commands.output.demo_output import DemoResult, as_json, print_result, short_path
-from rtmp_spark.commands.output.step_lines import StepLines
+from rtmp_spark.commands.output.progress.step_lines import StepLines
 from rtmp_spark.install_command import install_command
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
 
 
 def _once(args: argparse.Namespace, paths: Iterable[str | CaptureFile], stop: Stop) -> int:
-    from rtmp_spark.commands.output.progress_display import progress_display
+    from rtmp_spark.commands.output.progress.progress_display import progress_display
     from rtmp_spark.spark.cancellable import Stopped
     from rtmp_spark.spark.pipeline import ingest
 

@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     from rtmp_spark.analysis.sensor_recordings import SensorRecordings
     from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
     from rtmp_spark.commands.output.inspect_screen import SCREEN_TABLES, InspectScreen
-    from rtmp_spark.commands.output.json_lines import print_json
-    from rtmp_spark.commands.output.progress_line import BytesRead
-    from rtmp_spark.commands.output.table_output import check_columns, print_chosen
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
+    from rtmp_spark.commands.output.tables.json_lines import print_json
+    from rtmp_spark.commands.output.tables.table_output import check_columns, print_chosen
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"

@@ -84,7 +84,7 @@ def _described(case: Case) -> dict[str, object]:
 
 
 def _probe_server(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.progress_line import ProgressLine
+    from rtmp_spark.commands.output.progress.progress_line import ProgressLine
     from rtmp_spark.probe.catalogue import choose
     from rtmp_spark.probe.runner import run_cases
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_captures(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
     from rtmp_spark.report.page import pieces
     from rtmp_spark.report.table_source import DRAWN_COLUMNS, CaptureTables
 
@@ -80,7 +80,7 @@ def _write(target: Path, parts: Iterator[str]) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     """The command that makes this page; the value of --stream is left out because it may be a secret."""
-    from rtmp_spark.commands.output.json_lines import time_text
+    from rtmp_spark.commands.output.tables.json_lines import time_text
 
     words = ["rtmp-spark", "report", *args.paths]
     for name in ("lake", "uid", "host", "port", "stream", "since", "until", "sensor"):

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.table_output import print_batches
+    from rtmp_spark.commands.output.tables.table_output import print_batches
     from rtmp_spark.lake.sql import connect, query
 
     if bool(args.paths) == (args.lake is not None):
@@ -54,7 +54,7 @@ def _tables_of_captures(args: argparse.Namespace) -> tuple[dict[str, pa.Table], 
 
     from rtmp_spark.analysis.sensor_recordings import SensorRecordings
     from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
-    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
     from rtmp_spark.lake.sql import tables_of
     from rtmp_spark.schema import arrow_schema
 

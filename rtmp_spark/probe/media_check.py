@@ -15,9 +15,9 @@ from rtmp_spark.codec.media.codecs import FAMILY_OF
 from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
+from .case_connections import Probe
 from .outcome import Failed, Outcome, Result, non_strict, unimplemented
 from .peer import Choice, Peer, Received
-from .session import Probe
 from .wire import Silence
 
 _REMUX_MS = 1  # rounding of servers that convert timestamps to another clock

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .case import Case
+from .case_connections import Probe
 from .outcome import Failed, Inconclusive, Outcome, Unreachable, Verdict
-from .session import Probe
 from .transcript import Transcript
 from .wire import Silence, Target
 

@@ -24,9 +24,9 @@ from rtmp_spark.lake.ledger import Batch, Ledger
 from rtmp_spark.lake.location import Location, locate
 from rtmp_spark.lake.parquet_files import OPEN, PART, RESUMED, write_rows
 from rtmp_spark.lake.reader import open_lake
-from rtmp_spark.lake.recovery import MARKER
-from rtmp_spark.lake.staging import ABANDONED_SECONDS, STAGING
 from rtmp_spark.lake.writer import open_writer
+from rtmp_spark.lake.writing.recovery import MARKER
+from rtmp_spark.lake.writing.staging import ABANDONED_SECONDS, STAGING
 from rtmp_spark.schema import TABLES
 
 TABLES_OF_A_CAPTURE = ("captures", "messages", "connections")

@@ -25,7 +25,7 @@ from rtmp_spark.commands.output.connection_lines import (
     print_connection,
     span_text,
 )
-from rtmp_spark.commands.output.json_lines import json_rows
+from rtmp_spark.commands.output.tables.json_lines import json_rows
 from rtmp_spark.commands.output.terminal import PrintLine, line_printer, short_capture_names
 from rtmp_spark.commands.output.verdict_lines import VerdictLine, print_verdicts, verdict_lines
 from rtmp_spark.report.judged_connections import JudgedConnections

@@ -22,10 +22,10 @@ from rtmp_spark.codec.message import (
 )
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
-from ..session import Probe
 
 case = Section("chunks", "chunk sizes, csids, header formats, timestamps, whole messages")
 _CONTROL = (1, 2, 3, 5, 6)

@@ -6,10 +6,10 @@ from rtmp_spark.codec.amf import AmfObject
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import coded, compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer, status
-from ..session import Probe
 
 case = Section("commands", "connect, createStream, publish, play, transaction ids, onStatus")
 

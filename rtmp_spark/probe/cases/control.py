@@ -23,10 +23,10 @@ from rtmp_spark.codec.message import (
 )
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import deliver, small_media
 from ..outcome import Closed, Failed, Result, non_strict, unimplemented
 from ..peer import Peer, event, of_type, status
-from ..session import Probe
 from ..wire import Silence
 from .handshake import answered, c1
 

@@ -7,9 +7,9 @@ from rtmp_spark.codec.amf import AmfObject
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from ..case import PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import pass_through, small_media
 from ..outcome import Failed, Inconclusive, Result, informational, unimplemented
-from ..session import Probe
 
 case = Section("enhanced", "capabilities in connect, ModEx, multitrack, new packet types")
 OFFER: dict[str, object] = {

@@ -8,9 +8,9 @@ from rtmp_spark.codec import handshake
 from rtmp_spark.codec.handshake import DIGEST0, DIGEST1, PACKET_SIZE, PLAIN
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..outcome import Closed, Failed, Inconclusive, Result, informational, non_strict
 from ..peer import Peer
-from ..session import Probe
 from ..wire import Wire
 
 case = Section("handshake", "C0 to C2 and S0 to S2")

@@ -8,10 +8,10 @@ import time
 from rtmp_spark.codec.message import STREAM_EOF, VIDEO
 
 from ..case import PRACTICE, Section
+from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, elementary, small_media
 from ..outcome import Closed, Failed, Inconclusive, Result, informational, non_strict
 from ..peer import Peer, event, status
-from ..session import Probe
 from ..wire import Silence
 
 case = Section("lifecycle", "leaving, crashing, coming back, slow players, keys")

@@ -12,10 +12,10 @@ from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, Message, dump_aggregate
 
 from ..case import PRACTICE, Section
+from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, elementary, pass_through, small_media
 from ..outcome import Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
-from ..session import Probe
 from ..wire import Silence
 
 case = Section("media", "codecs passed on unchanged, late joiners, timestamps, sizes")

@@ -14,9 +14,9 @@ from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
 from rtmp_spark.codec.message import COMMAND_AMF0, Message
 
 from ..case import PRACTICE, Section
+from ..case_connections import Probe
 from ..media_check import small_media
 from ..outcome import Failed, Result, informational, unimplemented
-from ..session import Probe
 from ..wire import Silence, Wire
 from .handshake import WHOLE, c1
 

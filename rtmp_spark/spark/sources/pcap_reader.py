@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures, open_file
-from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.options import SPLIT_BYTES
 
 from .source_options import SourceOptions

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 
-from .commit import MARKER, Act, Marker, commit_info, compare_and_set, open_table
-from .failpoint import failpoint
-from .faults import LakeFault, explained
-from .location import Location
-from .snapshot import Snapshot
+from ..commit import MARKER, Act, Marker, commit_info, compare_and_set, open_table
+from ..failpoint import failpoint
+from ..faults import LakeFault, explained
+from ..location import Location
+from ..snapshot import Snapshot
 
 
 def published_head(snapshot: Snapshot, ingest: str) -> DeltaTable:
