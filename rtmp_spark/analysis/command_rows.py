@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_MASK
+from rtmp_spark.codec.limits import FIRST_COMMANDS
 from rtmp_spark.codec.shared_arguments import Arguments
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import CommandFact, Row
 from rtmp_spark.conversation.session import Exchange
-
-FIRST_COMMANDS = 24  # commands kept for display if the table `commands` is not wanted
 
 
 class CommandRows:

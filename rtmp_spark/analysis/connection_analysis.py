@@ -11,7 +11,7 @@ from typing import Any
 
 from rtmp_spark.analysis.command_rows import CommandRows
 from rtmp_spark.analysis.connection_rows import TS_COLUMNS, ConnectionRows
-from rtmp_spark.analysis.interval_rows import SETTLED_SECONDS, OpenSeconds, TcpSecond
+from rtmp_spark.analysis.interval_rows import OpenSeconds, TcpSecond
 from rtmp_spark.analysis.row_sink import RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
@@ -19,6 +19,7 @@ from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.wrapping import Wrapping
+from rtmp_spark.codec.limits import SETTLED_SECONDS
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets, PendingFactRedaction
 from rtmp_spark.conversation.conversation import Conversation, ConversationOptions, Progress
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions

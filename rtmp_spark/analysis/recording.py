@@ -208,10 +208,3 @@ def capture_row(file: FileFacts, sensor: str) -> Row:
         file.link_types, file.snaplen, file.packets, file.truncated.count, file.other_flows, *times,
         file.status, file.error_code, file.error_hint, __version__, None,
     )  # fmt: skip
-
-
-def _about(path: str) -> FileFacts:
-    if path == "-":
-        return FileFacts(path)
-    facts = Path(path).stat()
-    return FileFacts(path, size_bytes=facts.st_size, modified_at=facts.st_mtime_ns // 1000)

@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from rtmp_spark import schema
 from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
+from rtmp_spark.codec.limits import BATCH_BYTES, BATCH_ROWS, HELD_BYTES
 
 Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
 
-BATCH_ROWS = 8192
-BATCH_BYTES = 16 << 20  # of the columns whose length the sender decides; a batch has at least one group of rows
-HELD_BYTES = 32 << 20
 _CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
 _KNOWS_ITS_ID = "captures"
 _LONG_COLUMNS = {"commands": ("name", "args", "code", "description"), "payloads": ("payload",)}

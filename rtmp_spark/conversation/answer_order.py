@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS
+from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
-from rtmp_spark.conversation.facts import NEARBY_US, CommandFact, Notable
+from rtmp_spark.conversation.facts import CommandFact, Notable
 
 _STREAM_REQUESTS = frozenset({"publish", "play", "play2"})
 _ANSWERS = frozenset({"_result", "_error", "onStatus"})

@@ -43,12 +43,11 @@ from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradic
 from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
-from rtmp_spark.forensics.thresholds import STOPPED_US
+from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
 from rtmp_spark.forensics.troubled_seconds import TroubledSeconds
 
 STATE_VERSION = 6
-_NO_MEDIA_US = 1_000_000  # a stream that was accepted and stays empty for this long is reported
 _STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
 _TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
 _WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
@@ -346,7 +345,7 @@ def _no_media(span: StreamSpan, measure: StreamMeasure, ending: Ending) -> list[
     sender = SENDER[span.direction]
     waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
     cut = not span.ended and ending.closed_by not in (None, sender) and not span.has_media
-    if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
+    if not measure.start_known or measure.gaps or not (cut or waited >= NO_MEDIA_US):
         return []
     action = "published" if span.role == "publish" else "played"
     detail = f"{action} for {lasting(waited)} without any media"

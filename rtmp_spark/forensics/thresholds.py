@@ -77,6 +77,16 @@ STARVED_WINDOWS = 2  # windows without an Acknowledgement; one may be in flight
 STOPPED_US = 1_000_000  # a sender that pauses this long after these windows has stopped for lack of them
 PING_US = 1_000_000  # time that the receiver of a ping has to respond
 
+# ==== CMD_NO_RESPONSE, SESSION_NO_MEDIA ====================================================================
+
+RESPONSE_LIMIT_US = 5_000_000  # a request that needs an answer should get it within this time
+NO_MEDIA_US = 1_000_000  # a stream that was accepted and stays empty for this long is reported
+
+# ==== findings that another finding explains ===============================================================
+
+REFUSED_AFTER_ERROR_US = 1_000_000  # a refusal this soon after an error answers it
+RESET_AFTER_ERROR_US = 5_000_000  # a reset this soon after an error answers it
+
 # ==== TCP_ZERO_WINDOW ======================================================================================
 
 ZERO_WINDOW_US = 200_000  # in total; shorter ones are usual when a burst meets a busy receiver

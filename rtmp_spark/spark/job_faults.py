@@ -62,15 +62,18 @@ def run_isolating(
 
 
 def _halved(
-    run: Callable[[Sequence[Item]], Result], items: Sequence[Item]
+    run: Callable[[Sequence[Item]], Result], items: Sequence[Item], attempts: int = 2
 ) -> tuple[list[Result], list[tuple[Item, str]]]:
+    """`attempts`: how often an item that is alone is tried."""
     try:
         return [run(items)], []
     except Exception as error:
         if not is_inputs_fault(error):
             raise
-        if len(items) == 1:
-            return _alone(run, items)
+        if len(items) == attempts == 1:
+            return [], [(items[0], reason(error))]
+    if len(items) == 1:
+        return _halved(run, items, attempts - 1)
     results: list[Result] = []
     culprits: list[tuple[Item, str]] = []
     half = len(items) // 2
@@ -79,14 +82,3 @@ def _halved(
         results += more
         culprits += dead
     return results, culprits
-
-
-def _alone(
-    run: Callable[[Sequence[Item]], Result], items: Sequence[Item]
-) -> tuple[list[Result], list[tuple[Item, str]]]:
-    try:
-        return [run(items)], []
-    except Exception as error:
-        if not is_inputs_fault(error):
-            raise
-        return [], [(items[0], reason(error))]

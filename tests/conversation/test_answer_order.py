@@ -13,8 +13,9 @@ from kit.capture_rewriting import Packet
 from kit.decoded_tables import RtmpTalk
 from kit.handmade_facts import SAMPLES, command, recorded
 
+from rtmp_spark.codec.limits import NEARBY_US
 from rtmp_spark.conversation.answer_order import PlacedFact, put_off_answers
-from rtmp_spark.conversation.facts import NEARBY_US, CommandFact
+from rtmp_spark.conversation.facts import CommandFact
 
 TALKS = ("nginx_vod_rtmpdump_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "denied_and_unknown_app.pcap")
 

@@ -30,7 +30,7 @@ from rtmp_spark.commands.output.terminal import PrintLine, line_printer, short_c
 from rtmp_spark.commands.output.verdict_lines import VerdictLine, print_verdicts, verdict_lines
 from rtmp_spark.report.judged_connections import JudgedConnections
 from rtmp_spark.report.path_text import path_sentence
-from rtmp_spark.report.verdict import counted_verdicts
+from rtmp_spark.report.verdict import SEVERITIES, counted_verdicts
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings", "paths")
 _LONGEST_LINE = 2000  # names from peers may have any length
@@ -46,7 +46,6 @@ _VERDICT_COLUMNS = {
         "audio_bitrate", "received_bitrate", "verdict", "verdict_rule_id", "verdict_text",
     ],
 }  # fmt: skip
-_SEVERITIES = ("error", "warning", "info")
 
 
 class InspectScreen(ConnectionObserver):
@@ -141,7 +140,7 @@ class InspectScreen(ConnectionObserver):
         others = sum(n for why, n in recording.refusals.items() if why != "filtered")
         counts = recording.severities
         findings = ", ".join(
-            f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in _SEVERITIES if counts[s]
+            f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in SEVERITIES if counts[s]
         )
         connections = recording.connections
         return (
