@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtmp_spark.analysis.command_rows import CommandRows
-from rtmp_spark.analysis.connection_rows import TS_COLUMNS, ConnectionRows
 from rtmp_spark.analysis.interval_rows import OpenSeconds, TcpSecond
+from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
 from rtmp_spark.analysis.row_sink import RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row

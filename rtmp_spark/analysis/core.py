@@ -33,8 +33,6 @@ from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 
 _AFTER_ALL = 1 << 62  # later than every packet
-
-
 _NO_SECOND = 1 << 40  # later than every second
 
 

@@ -101,7 +101,7 @@ def _redactor(args: argparse.Namespace) -> Redactor:
 
 
 def capture_files(paths: list[str], *, read_twice: bool = False, others: bool = False) -> list[str]:
-    """The files at these paths, each once, in the order given: a directory stands for the captures below it.
+    """The files at these paths, each once, in the order given: for a directory, the captures below it.
 
     Raises UserError about the first path that is not readable. `-` and pipes must be alone (`others`: there are files
     that are not in `paths`), and a command that reads its input twice cannot read a pipe.
