@@ -32,7 +32,7 @@ from rtmp_spark.forensics.connection_rules import ConnectionRules
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
 from rtmp_spark.forensics.fact_rules import fact_findings
-from rtmp_spark.forensics.findings import Finding, FindingFold, without_secrets
+from rtmp_spark.forensics.findings import Finding, FindingFold
 from rtmp_spark.forensics.loss_rules import loss_pct
 
 
@@ -259,7 +259,7 @@ class ConnectionAnalysis:
             measured["loss_pct"] = loss_pct(ending.streams[span.direction])
             sink.add_late("streams", [stream_row(uid, session, span, self.secrets, measured)])
         sink.add_late("endings", [ended_connection(self.conversation, ending, cause)])
-        self._rows.add_findings([without_secrets(row, self.secrets.hide) for row in self.findings.rows(uid)])
+        self._rows.add_findings(self.findings.rows(uid, self.secrets.hide))
         if sink.wants("connections"):
             row = connection_row(
                 self.conversation, session, self.rules, self.secrets, settings.sensor, ending, cause
@@ -281,21 +281,12 @@ class ConnectionAnalysis:
                 self.rules.expect_redacted_name(name, redacted)
         return {
             "conversation": conversation,
-            "session": self._session_state(),
+            "session": self.session.state(self.secrets),
             "secrets": sorted(self.secrets.known),
             "rules": None if self.rules is None else self.rules.state(),
             "findings": self.findings.state(self.secrets.hide),
             "seconds": [seconds.state() for seconds in self.seconds],
         }
-
-    def _session_state(self) -> dict[str, Any]:
-        state, hide = self.session.state(self.secrets.redactor), self.secrets.hide
-        for name in ("flash_ver", "server_ver"):
-            state[name] = state[name] and hide(state[name])
-        for requests in state["pending"]["by_transaction"].values():
-            for _, request in requests:
-                request[2] = self.secrets.command_name(request[2])
-        return state
 
     @classmethod
     def resume(cls, state: dict[str, Any], connection: Connection, context: AnalysisContext) -> ConnectionAnalysis:

@@ -117,11 +117,11 @@ class _Folded:
         if len(self.streams) < MAX_FINDING_STREAMS:
             self.streams[finding.stream_ts] = None
 
-    def row(self, severity: Severity, uid: str | None) -> Row:
+    def row(self, severity: Severity, uid: str | None, hide: Callable[[str], str]) -> Row:
         """The row of `findings`, with a file number in place of the capture id."""
-        first = self.first
+        first = self.first.without_secrets(hide)
         texts = entry(first.code)
-        detail = "; ".join(self.details)
+        detail = hide("; ".join(self.details))
         if len(detail) > DETAIL_CHARACTERS:
             detail = detail[:DETAIL_CHARACTERS] + "..."
         frame, last = first.frame, self.frame_last
@@ -220,9 +220,10 @@ class FindingFold:
         errors = [(kind.at_fault, f) for kind, f in self._folded.items() if kind.severity is Severity.ERROR]
         return {at_fault for at_fault, folded in errors if folded.ts_last is None or folded.ts_last >= ts}
 
-    def rows(self, uid: str | None) -> list[Row]:
-        """Rows of the table `findings`, with file numbers in place of capture ids."""
-        return [folded.row(kind.severity, uid) for kind, folded in self._in_order()]
+    def rows(self, uid: str | None, hide: Callable[[str], str] = str) -> list[Row]:
+        """Rows of the table `findings`, with file numbers in place of capture ids. `hide` replaces the known secrets in
+        a text: a peer may choose the names in it."""
+        return [folded.row(kind.severity, uid, hide) for kind, folded in self._in_order()]
 
     def state(self, hide: Callable[[str], str] = str) -> list[Any]:
         """`hide` replaces the known secrets in a text."""
@@ -249,14 +250,6 @@ class FindingFold:
             folded.msg_no_last, folded.frame_last, folded.ts_last = msg_no_last, frame_last, ts_last
             folded.streams = dict.fromkeys(streams)
         return own
-
-
-_TEXTS = (15, 17, 18)  # detail, expected and actual in a row
-
-
-def without_secrets(row: Row, hide: Callable[[str], str]) -> Row:
-    """A row of `findings` whose texts contain no known secret: a peer may choose the names in them."""
-    return tuple(hide(v) if n in _TEXTS and v is not None else v for n, v in enumerate(row))
 
 
 def _order(finding: Finding, kind: _Kind) -> tuple[Any, ...]:
