@@ -38,9 +38,12 @@ def run(args: argparse.Namespace) -> int:
     tables: dict[str, Any]
     if args.lake is not None:
         from rtmp_spark.lake.reader import open_lake
+        from rtmp_spark.lake.sql import tables_of
+        from rtmp_spark.schema import TABLES
 
         refuse_for_lake(args)
-        tables = dict(open_lake(args.lake).tables())
+        lake = open_lake(args.lake)
+        tables = {name: lake.table(name) for name in tables_of(args.query) or TABLES}
     else:
         tables, code = _tables_of_captures(args)
     rows = query(connect(tables), args.query)

@@ -210,7 +210,7 @@ def open_writer(location: Location, *, wait_seconds: float = 600) -> Iterator[Wr
         require_put_if_absent(location)
         failpoint("store checked")
         ledger = Ledger(location)
-        state = ledger.find()
+        state = ledger.find(for_writing=True)
         if state is None:
             create_lake(location)
             state = ledger.read()

@@ -18,6 +18,7 @@ _WORKER_DIED = "Python worker exited"
 _IN_PYTHON = (_WORKER_DIED, "PYTHON_EXCEPTION", "Traceback (most recent call")
 _INPUT = re.compile(r"(?:[\w.]*\.)?InputFault\b")  # see rtmp_spark.ingest.input_fault
 _OWN_ERROR = re.compile(r"^rtmp_spark\.[\w.]+: ")  # the text of our own errors needs no class name
+_WITH_REMEDY = re.compile(r"rtmp_spark\.[\w.]+\.(?:UserError|LakeFault|LostRace): ")
 _REASON_LENGTH = 300
 _MACHINE_WORDS = ("No space left", "MemoryError: JVM", "ExecutorLostFailure", "Cannot allocate memory")
 
@@ -33,6 +34,12 @@ def reason(error: BaseException) -> str:
         raised = causes
     text = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     return _OWN_ERROR.sub("", text)[:_REASON_LENGTH].rstrip(".")
+
+
+def states_remedy(error: BaseException) -> bool:
+    """True if the reason of a failed Spark job is a sentence of ours, which ends with its remedy."""
+    raised = _raised([line.strip() for line in str(error).splitlines()])
+    return bool(raised and _WITH_REMEDY.match(raised[-1]))
 
 
 def is_inputs_fault(error: BaseException) -> bool:

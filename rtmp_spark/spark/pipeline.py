@@ -24,7 +24,7 @@ from rtmp_spark.lake.location import Location
 from .cancellable import Stop, Stopped
 from .cores import cluster_cores
 from .executor_cryptography import require_cryptography
-from .job_faults import reason
+from .job_faults import reason, states_remedy
 from .lake_location import lake_location
 from .stages import SparkStages
 
@@ -99,7 +99,8 @@ class _Run:
             if isinstance(error, UserError) or not _is_of_the_machine(error):
                 raise
             what = f"after {done} of {of} rounds, which are published" if done else "and published nothing"
-            raise UserError(f"The ingest failed {what}: {reason(error)}.", "Fix that and run it again.", 3) from error
+            remedy = "" if states_remedy(error) else "Fix that and run it again."
+            raise UserError(f"The ingest failed {what}: {reason(error)}.", remedy, 3) from error
 
     def _check_cancelled(self) -> None:
         if self.stop.is_set():

@@ -321,6 +321,18 @@ def test_foreign_commits_are_refused_and_can_be_undone(lake: Location) -> None:
     assert open_lake(lake).messages.count_rows() == 3
 
 
+def test_a_foreign_change_of_the_ledger_hides_nothing(lake: Location) -> None:
+    for uid in ("C1", "C2"):
+        publish_rows(lake, {"messages": made_rows("messages", uid)})
+    DeltaTable(lake.table("_ingests")).delete("ingest_id = 2")
+    assert open_lake(lake).messages.count_rows() == 2, "what is published stays readable"
+    with pytest.raises(LakeFault, match=r"Another program changed the table '_ingests' .*DELETE.* VERSION AS OF 2"):
+        publish_rows(lake, {"messages": made_rows("messages", "C3")})
+    DeltaTable(lake.table("_ingests")).restore(2)
+    publish_rows(lake, {"messages": made_rows("messages", "C3")})
+    assert open_lake(lake).messages.count_rows() == 3
+
+
 def test_a_writer_leaves_the_staged_files_of_another(lake: Location, without_lock: None, tmp_path: Path) -> None:
     """Without them that one could not finish."""
     with open_writer(lake) as one:
