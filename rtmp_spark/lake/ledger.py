@@ -27,8 +27,8 @@ from .commit import MARKER, Marker, change_files, commit_info, compare_and_set, 
 from .faults import LakeFault, damaged, explained
 from .location import Location
 from .parquet_files import write_file
-from .recovery import have_same_files, refuse_foreign_commits
 from .tables import LEDGER, LEDGER_SCHEMA, check_layout, first_versions, key_file
+from .writing.recovery import have_same_files, refuse_foreign_commits
 
 MERGE_FROM = 64  # files of the ledger; with so many, the next row is written together with all others
 INGEST, MAINTENANCE = "ingest", "maintenance"
