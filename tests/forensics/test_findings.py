@@ -45,3 +45,11 @@ def test_a_fold_keeps_the_streams_in_which_a_kind_was_seen() -> None:
         }
         everywhere = {"TCP_GAP": 1}
         assert about == {10: {"MEDIA_NAL": 3} | everywhere, 20: everywhere, 30: {"MEDIA_NAL": 3} | everywhere}
+
+
+def test_the_words_of_a_rule_are_not_stream_names() -> None:
+    """A stream may be called "video"; only texts that contain words of a peer are searched for names."""
+    codes = (ViolationCode.TIME_STALL, ViolationCode.CMD_REFUSED)
+    timing, command = (Finding(code, "no video for 2 s") for code in codes)
+    assert timing.without_secrets(lambda text: text.replace("video", "key-1")) == timing
+    assert command.without_secrets(lambda text: text.replace("video", "key-1")).detail == "no key-1 for 2 s"
