@@ -199,6 +199,7 @@ LOSS_SECOND_BYTES = 20_000  # a share of lost bytes needs so many in the second 
 HELD_SEGMENT_COST = 256  # bytes a held segment counts at least: what it costs in memory however short it is
 KEPT_CONFLICTS = 1024  # retransmissions with other bytes, per direction, that are reported; the rest is counted
 REORDERED_WITHIN_NS = 3_000_000  # a hole filled later than this was retransmitted (Wireshark's threshold)
+NEAR_IP_IDS = 4096  # IP ids closer than this tell the order of two packets; others may be random
 HOLE_WAIT_NS = 60_000_000_000  # no packet is recorded this long after data that was sent after it
 FARTHEST_ACK_BYTES = 1 << 30  # an acknowledgement beyond this is not about data that could be missing
 LINGER_NS = 60_000_000_000  # a closed connection still owns packets of its endpoints for so long (TIME_WAIT)

@@ -19,6 +19,10 @@ from rtmp_spark.forensics.catalogue.rules import entry
 NETWORK, CAPTURE = "network", "capture"  # at fault, beside client and server
 StreamKey = tuple[int | None, int | None]
 _ALL_STREAMS: StreamKey = (None, None)
+# Beginnings of rule ids whose texts are made of our own words and numbers only.
+_OWN_WORDS = (
+    "CAPTURE_", "TCP_", "FLOW_", "TIME_", "SESSION_END", "SESSION_NO_MEDIA", "MEDIA_GOP_LONG", "MSG_TRUNCATED",
+)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -41,6 +45,8 @@ class Finding(NamedTuple):
 
     def without_secrets(self, hide: Callable[[str], str]) -> Finding:
         """The finding with the known secrets in its texts replaced: a peer may choose the names in them."""
+        if has_own_words(self.code):
+            return self
         expected, actual = (text and hide(text) for text in (self.expected, self.actual))
         return self._replace(detail=hide(self.detail), expected=expected, actual=actual)
 
@@ -53,6 +59,12 @@ class Finding(NamedTuple):
     def from_plain(cls, plain: list[Any]) -> Finding:
         code, detail, severity, *rest = plain
         return cls(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
+
+
+def has_own_words(code: ViolationCode) -> bool:
+    """Whether the texts of a rule contain nothing that a peer chose. A stream may be called "s" or "video": these
+    words of our own texts are not its name."""
+    return code.name.startswith(_OWN_WORDS)
 
 
 class _Kind(NamedTuple):
@@ -121,7 +133,9 @@ class _Folded:
         """The row of `findings`, with a file number in place of the capture id."""
         first = self.first.without_secrets(hide)
         texts = entry(first.code)
-        detail = hide("; ".join(self.details))
+        detail = "; ".join(self.details)
+        if not has_own_words(first.code):
+            detail = hide(detail)
         if len(detail) > DETAIL_CHARACTERS:
             detail = detail[:DETAIL_CHARACTERS] + "..."
         frame, last = first.frame, self.frame_last
@@ -231,7 +245,7 @@ class FindingFold:
             [
                 f.first.without_secrets(hide).plain(),
                 f.count,
-                [*map(hide, f.details)],
+                [*(f.details if has_own_words(f.first.code) else map(hide, f.details))],
                 f.msg_no_last,
                 f.frame_last,
                 f.ts_last,

@@ -18,6 +18,7 @@ REGULAR_UNEVEN_STEPS = 3  # ... this many median intervals: slides and audio wit
 BUFFERED_MS = 5000  # media delivered this far ahead is a file; its pauses do not starve a player
 CATCH_UP_US = 2_000_000  # a burst within this time after a stall shows that delivery stalled
 STALL_CAUSE_SHARE = 0.5  # part of a stall that a jump, a burst or a zero window must cover to be its cause
+ON_TIME_US = 500_000  # a frame delayed by less did not wait for the end of a stall
 
 VARIABLE_SHARE = 0.1  # more frame intervals than this that differ from the median by more than ...
 VARIABLE_STEP = 0.5  # ... this part of it: a variable frame rate, of which the longest interval counts, not the median

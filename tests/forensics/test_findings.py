@@ -59,3 +59,11 @@ def test_rows_show_no_part_of_a_secret() -> None:
     assert (shown["expected"], shown["actual"]) == ("not key-1", "key-1")
     assert shown["detail"].endswith("xkey-1")
     assert not any("s3cr3t" in str(value) for value in row)
+
+
+def test_the_words_of_a_rule_are_not_stream_names() -> None:
+    """A stream may be called "video"; only texts that contain words of a peer are searched for names."""
+    codes = (ViolationCode.TIME_STALL, ViolationCode.CMD_REFUSED)
+    timing, command = (Finding(code, "no video for 2 s") for code in codes)
+    assert timing.without_secrets(lambda text: text.replace("video", "key-1")) == timing
+    assert command.without_secrets(lambda text: text.replace("video", "key-1")).detail == "no key-1 for 2 s"
