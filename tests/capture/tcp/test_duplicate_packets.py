@@ -84,6 +84,23 @@ def test_the_same_packets_in_another_file_are_duplicates_at_any_distance() -> No
     assert stream.duplicate_packets == stream.packets
 
 
+@pytest.mark.parametrize("windows", [1, 7, 1 << 20])
+def test_duplicates_in_a_file_that_begins_before_the_last_one_ends(windows: int) -> None:
+    frames = built(Talk(step_ns=100_000_000).open().say(0, SAID[:40_000]))
+    second = after(frames[1::2], 5, 1000)
+    stream = sent(frames[::2], second, windows=windows)
+    assert (stream.duplicate_packets, stream.retransmitted_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize("windows", [1, 7, 1 << 20])
+def test_duplicates_count_for_the_next_connection_between_the_same_endpoints(windows: int) -> None:
+    """However many packets are processed at once; the first connection is over when the second one begins."""
+    first = built(Talk().open().say(0, SAID[:1000]).close(0))
+    second = [(ts_ns + 3600 * SECOND, frame) for ts_ns, frame in built(Talk().open().say(0, SAID), numbered(1000))]
+    stream = sent(first, after(second, first_data(second), 1000), windows=windows)
+    assert (stream.duplicate_packets, stream.retransmitted_bytes) == (1, 0)
+
+
 def test_a_hop_changes_the_time_to_live_only() -> None:
     frames = built(Talk().open().say(0, SAID[:5000]))
     stream = sent(after(frames, first_data(frames), 50, lambda f: f[:22] + bytes([f[22] - 1]) + f[23:]))
