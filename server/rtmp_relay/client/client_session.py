@@ -63,6 +63,7 @@ class ClientSession:
         self.role = role
         self.step = Step.HANDSHAKE
         self.refusal: str | None = None  # the server's reason, or which response is missing
+        self.connect_unanswered = False  # the attempt ended with neither _result nor _error for connect
         self.stream_id = 1
         self.tags: list[Tag] = []  # received and not yet taken
         options = fault.client_options(options)
@@ -95,6 +96,7 @@ class ClientSession:
             self._end(self.endpoint.failure)
 
     def receive_eof(self) -> None:
+        self.connect_unanswered |= self.step is Step.CONNECT
         if self.step not in (Step.ENDED, Step.STREAMING):
             self._end(f"the server closed the connection before it answered {self.step.value}")
         self._end(None)
@@ -108,6 +110,7 @@ class ClientSession:
         elif self.step is Step.CREATE_STREAM:
             self._start(now)
         else:
+            self.connect_unanswered = self.step is Step.CONNECT
             self._end(f"no response to {self.step.value}")
 
     # -- called by the publisher or player -------------------------------------------------------------------

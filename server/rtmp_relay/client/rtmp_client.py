@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,11 +75,10 @@ async def publish(
     on_progress: OnProgress | None = None,
 ) -> Progress:
     """Publish `tags`; `speed` None is as fast as the server reads. Raises Refused, but only before the first tag."""
-    session = ClientSession(parse_url(url) if isinstance(url, str) else url, PUBLISH, os.urandom, options, fault)
-    connection = await ClientSocket.open(session, tls)
+    connection = await _streaming(url, PUBLISH, options, fault, tls)
+    session = connection.session
     progress = Progress()
     try:
-        await connection.until_streaming()
         start = time.monotonic()
         first: int | None = None
         for tag in fault.changed_tags(tags):
@@ -106,6 +105,25 @@ async def publish(
         await connection.close()
 
 
+async def _streaming(
+    url: RtmpUrl | str, role: str, options: ClientOptions, fault: Fault, tls: ssl.SSLContext | None
+) -> ClientSocket:
+    """A connection that publishes or plays. Raises Refused.
+
+    go2rtc ignores a connect with an array in it, and pyrtmp closes the connection. A second attempt is made without
+    the properties of enhanced RTMP."""
+    session = ClientSession(parse_url(url) if isinstance(url, str) else url, role, os.urandom, options, fault)
+    connection = await ClientSocket.open(session, tls)
+    try:
+        await connection.until_streaming()
+    except BaseException as error:
+        await connection.close()
+        if isinstance(error, Refused) and session.connect_unanswered and options.enhanced and fault is NO_FAULT:
+            return await _streaming(url, role, replace(options, enhanced=False), fault, tls)
+        raise
+    return connection
+
+
 async def try_second_publisher(
     url: RtmpUrl | str, after_s: float = 0.5, options: ClientOptions = DEFAULT_CLIENT
 ) -> str:
@@ -129,12 +147,11 @@ async def play(
     on_progress: OnProgress | None = None,
 ) -> Progress:
     """Play until the stream ends or `duration_s` has passed; calls `on_tag` with each tag. Raises Refused."""
-    session = ClientSession(parse_url(url) if isinstance(url, str) else url, PLAY, os.urandom, options, fault)
-    connection = await ClientSocket.open(session, tls)
+    connection = await _streaming(url, PLAY, options, fault, tls)
+    session = connection.session
     progress = Progress()
     deadline = None if duration_s is None else time.monotonic() + duration_s
     try:
-        await connection.until_streaming()
         while True:
             ended = session.step is Step.ENDED
             for tag in session.take_tags():
