@@ -114,7 +114,7 @@ async def pass_through(p: Probe, tags: list[Tag], optional: bool = False) -> Res
     except (Silence, Failed) as error:
         if not optional or coded(player.tags()):
             raise
-        await p.reference()
+        await (p.confirm(error) if isinstance(error, Silence) else p.reference())
         await player.is_open()
         how = "closed the publisher's connection" if publisher.closed else "does not forward it"
         return unimplemented(f"the server {how} ({error})")

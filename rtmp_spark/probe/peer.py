@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
 from rtmp_relay.frames import FRAME_CSIDS, Tag, frames_of
@@ -103,6 +103,7 @@ class Peer:
         self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._started = time.monotonic()
+        self._received = self._started  # when the last bytes arrived
 
     @property
     def closed(self) -> bool:
@@ -144,6 +145,7 @@ class Peer:
                 self._changed.set()
 
     async def _feed(self, data: bytes, flush: bool = True) -> None:
+        self._received = time.monotonic()
         for message in self.endpoint.receive_data(data, int((time.monotonic() - self._started) * 1000)):
             self.inbox.append(Received(message))
             line = describe(message.type_id, message.stream_id, message.timestamp, message.payload)
@@ -157,9 +159,12 @@ class Peer:
         self._pieces.clear()
         await self.wire.send(data, note)
 
-    async def wait(self, choice: Choice, what: str, since: int = 0) -> Received:
-        """Return the first message from index `since` on that fits. Raises Closed or Silence."""
-        deadline = time.monotonic() + self._target.timeout_s
+    async def wait(self, choice: Choice, what: str, since: int = 0, timeout_s: float | None = None) -> Received:
+        """Return the first message from index `since` on that fits. Raises Closed or Silence.
+
+        The time is counted from the last bytes that arrived: a slow server that still sends is not silent.
+        """
+        started, patience = time.monotonic(), timeout_s or self._target.timeout_s
         at = since
         while True:
             self._changed.clear()
@@ -171,13 +176,23 @@ class Peer:
                 raise Garbled(f"the server sent bytes that cannot be decoded ({self.endpoint.failure})")
             if self.closed:
                 raise Closed(f"the server closed the connection instead of sending {what}{self._last_error()}")
-            left = deadline - time.monotonic()
+            left = max(started, self._received) + patience - time.monotonic()
             if left <= 0:
-                raise Silence(f"{what} did not arrive within {self._target.timeout_s:g} s")
+                raise Silence(f"{what} did not arrive within {patience:g} s", self._arrives(choice, since))
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
             except asyncio.TimeoutError:
                 continue
+
+    def _arrives(self, choice: Choice, since: int) -> Callable[[float], Awaitable[bool]]:
+        async def arrives(seconds: float) -> bool:
+            try:
+                await self.wait(choice, "it", since, seconds)
+            except (Failed, Silence):
+                return False
+            return True
+
+        return arrives
 
     def _last_error(self) -> str:
         errors = [one.code for one in self.inbox if one.is_error]

@@ -1,7 +1,8 @@
 """What a script works with: new connections to the server under test, unique stream names, preconditions.
 
-If a server does not answer, `Silence` ends the script, and a new connection is tried (`reference`): if that one is
-answered quickly, the silence is a failure; if not, the machine or the server is slow and the case is inconclusive.
+If a server does not answer, `Silence` ends the script, and a new connection is tried (`confirm`): if that one is
+answered quickly and the answer does not arrive meanwhile, the silence is a failure; if not, the machine or the server
+is slow and the case is inconclusive.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from .outcome import Failed, Garbled, Inconclusive, Slow, Unreachable
+from .outcome import Failed, Garbled, Inconclusive, Slow, Unanswered, Unreachable
 from .peer import Peer
 from .transcript import Transcript
 from .wire import Silence, Target, Wire
 
 _RUN = secrets.token_hex(3)  # makes stream names unique between runs
+_SHORTEST_WAIT_S = 0.2
 
 
 class Probe:
@@ -107,21 +110,24 @@ class Probe:
         except (Failed, Silence) as error:
             raise Inconclusive(f"the precondition {what} failed: {error}") from None
 
-    async def reference(self) -> int:
+    async def reference(self, timeouts: int = 1) -> int:
         """A whole session up to createStream on a new connection, in ms. It is also the fence before the handshake.
 
-        Raises Inconclusive if the server does not answer it either, or takes half of the timeout.
+        Raises Inconclusive if the server does not answer it within `timeouts` either, or takes half of the timeout.
         """
         quiet = Transcript(False)
+        target = replace(self.target, timeout_s=self.target.timeout_s * timeouts)
         started = time.monotonic()
         wire = peer = None
         try:
-            wire = await Wire.open(self.target, quiet)
-            peer = Peer(wire, self.target, quiet)
+            wire = await Wire.open(target, quiet)
+            peer = Peer(wire, target, quiet)
             await peer.begin()
             await peer.connect()
             await peer.create_stream()
-        except (OSError, asyncio.TimeoutError, Silence, Failed) as error:
+        except (asyncio.TimeoutError, Silence) as error:
+            raise Unanswered(f"a new connection was not answered either: {error}") from None
+        except (OSError, Failed) as error:
             raise Inconclusive(f"a new connection was not answered either: {error}") from None
         finally:
             if peer is not None:
@@ -133,10 +139,23 @@ class Probe:
             raise Slow(f"the server is slow: a new connection took {took_s:.1f} s")
         return round(took_s * 1000)
 
+    async def confirm(self, silence: Silence) -> int:
+        """Check that the server is quick enough for the silence to mean something. Returns the ms of `reference`.
+
+        Raises Inconclusive as `reference` does, or if the answer arrives within ten times as long.
+        """
+        took_ms = await self.reference()
+        if await silence.arrives(min(max(took_ms / 100, _SHORTEST_WAIT_S), self.target.timeout_s)):
+            raise Slow(f"the server is slow: {silence}, but later")
+        return took_ms
+
     async def survives(self) -> None:
-        """Raises Failed if the server does not accept a new session any more."""
+        """Raises Failed if the server does not accept a new session any more. A silent server gets more time."""
         try:
-            await self.reference()
+            try:
+                await self.reference()
+            except Unanswered:
+                await self.reference(4)
         except Slow:
             raise
         except Inconclusive as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,8 +20,16 @@ _SINGLE_BYTES = 60
 _SLOW_S = 2.0
 
 
+async def _never(_seconds: float) -> bool:
+    return False
+
+
 class Silence(Exception):
-    """Nothing arrived before the deadline."""
+    """Nothing arrived before the deadline. `arrives(seconds)` waits longer and says whether it arrives after all."""
+
+    def __init__(self, text: str, arrives: Callable[[float], Awaitable[bool]] = _never) -> None:
+        super().__init__(text)
+        self.arrives = arrives
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,11 @@ class Target:
     name_prefix: str = "probe"  # of stream names
     query: str = ""  # appended to stream names; it may hold a key
     publish_key: str = ""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that are not shown."""
+        return self.publish_key, *(part.partition("=")[2] for part in self.query.split("&"))
 
 
 class Wire:
@@ -82,9 +96,16 @@ class Wire:
             self._writer.write(data)
             await asyncio.wait_for(self._writer.drain(), self._timeout_s)
         except asyncio.TimeoutError:
-            raise Silence("the server does not read") from None
+            raise Silence("the server does not read", self._drains) from None
         except OSError:
             pass
+
+    async def _drains(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._writer.drain(), seconds)
+        except (OSError, asyncio.TimeoutError):
+            return False
+        return True
 
     async def send_slowly(self, data: bytes, note: str) -> None:
         """Send the first and last bytes one by one, and what is between them in small writes. Raises Slow."""
@@ -105,7 +126,7 @@ class Wire:
         try:
             data = await asyncio.wait_for(self._reader.read(_READ_BYTES), timeout_s or self._timeout_s)
         except asyncio.TimeoutError:
-            raise Silence("nothing arrived") from None
+            raise Silence("nothing arrived", self._arrives) from None
         except OSError:
             data = b""
         if data:
@@ -114,6 +135,12 @@ class Wire:
             self.closed = True
             self._transcript.note(False, "end of the connection")
         return data
+
+    async def _arrives(self, seconds: float) -> bool:
+        try:
+            return bool(await self.receive(seconds))
+        except Silence:
+            return False
 
     async def read(self, count: int) -> bytes:
         """Return exactly `count` bytes. Raises Closed or Silence."""

@@ -211,8 +211,8 @@ async def publish(p: Probe) -> Result:
 
 
 @case(20, "The object of onStatus", MUST, "RTMP 1.0 7.2.2",
-      "Info Object: An AMF object having at least the following three properties: 'level' (String) [...] "
-      "'code' (String) [...] and 'description' (String)")  # fmt: skip
+      "Info Object: An AMF object having at least the following three properties: \"level\" (String) "
+      "[...] \"code\" (String) [...] and \"description\" (String)")  # fmt: skip
 async def status_object(p: Probe) -> Result:
     """Every onStatus of publish and play has level, code and description as strings, and a known level.
 
@@ -329,7 +329,8 @@ async def name_in_use(p: Probe) -> Result:
 
 
 @case(30, "play", MUST, "RTMP 1.0 7.2.2.1",
-      "If the play command is successful, the server sends onStatus messages NetStream.Play.Start")  # fmt: skip
+      "The server sends an onStatus command messages NetStream.Play.Start & NetStream.Play.Reset if the play "
+      "command sent by the client is successful.")  # fmt: skip
 async def play(p: Probe) -> Result:
     """NetStream.Play.Start arrives, and media after it.
 
@@ -420,7 +421,7 @@ async def play_first(p: Probe) -> Result:
     return compare(tags, player.tags())
 
 
-@case(37, "pause", SHOULD, "RTMP 1.0 7.2.2.9",
+@case(37, "pause", SHOULD, "RTMP 1.0 7.2.2.8",
       "The server sends a status message NetStream.Pause.Notify when the stream is paused.")  # fmt: skip
 async def pause(p: Probe) -> Result:
     """NetStream.Pause.Notify, or an error, or nothing if the server cannot pause.
@@ -429,7 +430,7 @@ async def pause(p: Probe) -> Result:
     return await _pauses(p, True, "NetStream.Pause.Notify")
 
 
-@case(38, "unpause", SHOULD, "RTMP 1.0 7.2.2.9", "NetStream.Unpause.Notify is sent when a stream in un-paused.")
+@case(38, "unpause", SHOULD, "RTMP 1.0 7.2.2.8", "NetStream.Unpause.Notify is sent when a stream in un-paused.")
 async def unpause(p: Probe) -> Result:
     """NetStream.Unpause.Notify, or an error, or nothing if the server cannot pause.
 
@@ -456,7 +457,7 @@ async def _pauses(p: Probe, flag: bool, code: str) -> Result:
     return None
 
 
-@case(39, "seek in a live stream", PRACTICE, "RTMP 1.0 7.2.2.8",
+@case(39, "seek in a live stream", PRACTICE, "RTMP 1.0 7.2.2.7",
       "The server sends a status message NetStream.Seek.Notify when seek is successful. In failure, it "
       "returns an _error message.")  # fmt: skip
 async def seek(p: Probe) -> Result:

@@ -45,8 +45,8 @@ for _number, _how in ((1, "deleteStream"), (2, "FIN"), (3, "RST")):
             await player.wait(lambda one: event(STREAM_EOF)(one) or status(*_ENDS)(one), "the end", since)
         except Closed:
             return non_strict("the player's connection was closed without a word")
-        except Silence:
-            await p.reference()
+        except Silence as silence:
+            await p.confirm(silence)
             raise Failed("the player was not notified") from None
         return None
 
@@ -54,6 +54,7 @@ for _number, _how in ((1, "deleteStream"), (2, "FIN"), (3, "RST")):
 async def publish_until_accepted(p: Probe, name: str) -> Peer:
     """Publish as soon as the server has noticed that the earlier publisher left."""
     deadline = time.monotonic() + p.target.timeout_s
+    checked = False
     while True:
         peer = await p.connected()
         try:
@@ -62,10 +63,12 @@ async def publish_until_accepted(p: Probe, name: str) -> Peer:
             found = None
         if found is not None and not found.is_error:
             return peer
+        await peer.close()
+        if checked:
+            raise Failed(f"the name is not free after {p.target.timeout_s:g} s: {found.code if found else 'closed'}")
         if time.monotonic() > deadline:
             await p.reference()
-            raise Failed(f"the name is not free after {p.target.timeout_s:g} s: {found.code if found else 'closed'}")
-        await peer.close()
+            checked = True  # and try once more
         await asyncio.sleep(0.05)
 
 
@@ -108,8 +111,8 @@ async def player_stays(p: Probe) -> Result:
         )
     except Closed:
         return informational("the server closed the player's connection")
-    except Silence:
-        await p.reference()
+    except Silence as silence:
+        await p.confirm(silence)
         if player.find(lambda one: event(STREAM_EOF)(one) or status(*_ENDS)(one), since):
             return informational("the player was notified of the end and must play again")
         raise Failed("the player got neither media nor the end") from None

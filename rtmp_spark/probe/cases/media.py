@@ -220,8 +220,8 @@ async def aggregate(p: Probe) -> Result:
     last = elementary(tags[-1])
     try:
         await player.wait(lambda _: any(elementary(tag) == last for tag in player.media()), "the last frame")
-    except Silence:
-        await p.reference()
+    except Silence as silence:
+        await p.confirm(silence)
         if coded(player.tags()):
             raise Failed("a part of the aggregate is missing") from None
         return unimplemented("aggregates are not forwarded")
