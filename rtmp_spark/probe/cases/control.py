@@ -23,7 +23,7 @@ from rtmp_spark.codec.message import (
 )
 
 from ..case import MUST, PRACTICE, SHOULD, Section
-from ..media_check import deliver, small_media
+from ..media_check import compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, non_strict, unimplemented
 from ..peer import Peer, event, of_type, status
 from ..session import Probe
@@ -304,3 +304,19 @@ async def no_ping_response_unasked(p: Probe) -> Result:
         if one.control is not None and one.control.event_value is None:
             raise Failed("a ping request without a timestamp")
     return None
+
+
+@case(22, "Acknowledgements of the client across 2^32", PRACTICE, "RTMP 1.0 5.4.3")
+async def acknowledgement_wraps(p: Probe) -> Result:
+    """A player whose acknowledged number wraps to a small one still gets the media.
+
+    The number has 32 bits: at 10 Mbit/s it wraps after 57 minutes."""
+    publisher = await p.publisher()
+    player = await p.player(publisher.name)
+    for value in (0x7FFFFFFF, 0xFFFFF000, 0x00001000):
+        await player.control(ACKNOWLEDGEMENT, dump_acknowledgement(value))
+    if not await player.is_open():
+        raise Failed("the server closed the connection")
+    tags = small_media()
+    await deliver(publisher, player, tags)
+    return compare(tags, player.tags())
