@@ -9,7 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from .outcome import Closed, Slow
@@ -45,6 +45,7 @@ class Target:
     name_prefix: str = "probe"  # of stream names
     query: str = ""  # appended to stream names; it may hold a key
     publish_key: str = ""
+    learned: dict[str, bool] = field(default_factory=dict, compare=False)  # how this server behaves; see `session`
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -363,7 +363,20 @@ COMMANDS = {
     "commands/53": changes(is_command("someNewCommand"), _as("createStream", None)),
     "commands/54": sends(holds(b"Play.Start"), _early_media),
     "commands/56": ignores_from(2, is_command("publish")),
+    "commands/57": Variant(lambda: _ClosesOnSecond(is_command("createStream"))),
 }
+
+
+class _ClosesOnSecond(Fault):
+    """Closes the connection at the second of the chosen messages."""
+
+    def __init__(self, choice: Any) -> None:
+        self._choice, self._seen = choice, 0
+
+    def received_message(self, message: MessageReceived) -> MessageReceived | None:
+        self._seen += self._choice(message)
+        self.closes_connection = self.closes_connection or self._seen > 1
+        return message
 
 
 def _second_connect() -> Any:
@@ -401,7 +414,7 @@ ENHANCED = {
 
 
 def _loses_one(one: MessageReceived) -> bool:
-    return one.type_id == VIDEO and one.timestamp == 1720
+    return one.type_id == VIDEO and one.timestamp == 4720
 
 
 def _second_configuration(one: MessageReceived) -> bool:

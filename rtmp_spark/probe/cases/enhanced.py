@@ -136,7 +136,7 @@ _PACKETS: tuple[tuple[int, str, list[Tag]], ...] = (
     (16, "Command frame (seek)", _frames(
         VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\xd1\0", b"\xa1avc1\0\0\0" + _INTER)),
     (17, "Sequence end", _frames(
-        VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\x92avc1", b"\x91avc1\0\0\0" + _KEY + b"\0\0\0\1\x09")),
+        VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\x92avc1", b"\x91avc1\0\0\0" + _KEY + b"\0\0\0\2\x0c\x80")),
     (18, "Frame type 0", _frames(
         VIDEO, bytes((_VIDEO_CONFIG[0] & 0x8F,)) + _VIDEO_CONFIG[1:], b"\x81avc1\0\0\0" + _KEY,
         b"\x81avc1\0\0\0" + _INTER)),
