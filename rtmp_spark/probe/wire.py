@@ -187,7 +187,9 @@ class Wire:
         self._tap.close(self._from_client is not self.closed, time.time_ns())
         self.closed = True
         self._writer.close()
-        try:
-            await asyncio.wait_for(self._writer.wait_closed(), 1.0)
-        except (OSError, asyncio.TimeoutError):
-            pass
+        flushed = asyncio.ensure_future(self._writer.wait_closed())
+        done, _ = await asyncio.wait((flushed,), timeout=1.0)  # it does not raise what `wait_closed` raises
+        if not done:
+            flushed.cancel()
+        elif not flushed.cancelled():
+            flushed.exception()

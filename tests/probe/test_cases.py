@@ -218,7 +218,7 @@ CHUNKS = {
     "chunks/44": dataclasses.replace(
         sends(holds(b"Play.Start"), _continues_with_fmt1), connection=ConnectionOptions(chunk_size=128)
     ),
-    "chunks/45": ignores(lambda one: one.type_id == 20 and parse_command(20, one.payload).transaction_id == 7.0),
+    "chunks/45": ignores(lambda one: one.type_id == 20 and parse_command(20, one.payload).transaction_id == 3.0),
 }
 
 # -- control ----------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ async def create_before_connect(p: Probe) -> Result:
 
     connect is the first command of a session."""
     peer = await handshaken(p)
-    await peer.command("createStream", None)
+    await peer.command("createStream", None, transaction_id=2.0)  # connect always has 1
     try:
         await peer.connect()
     except Failed as error:

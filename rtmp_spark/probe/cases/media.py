@@ -210,8 +210,8 @@ async def aggregate(p: Probe) -> Result:
 
     Flash Media Server sends them; few servers split them."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
     tags = small_media(video=False)[1:8]
+    player = await p.player(publisher.name, tags)
     body = dump_aggregate([(tag.type_id, tag.timestamp, tag.payload) for tag in tags[1:]])
     await publisher.tag(tags[0])
     await publisher.send(Message(6, tags[1].timestamp, AGGREGATE, publisher.stream_id, body))
