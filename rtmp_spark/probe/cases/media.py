@@ -90,7 +90,7 @@ async def late_configuration(p: Probe) -> Result:
     """The AVC and AAC configurations arrive before the first coded frame of their kind.
 
     A decoder cannot start without them."""
-    tags = small_media(seconds=2.0)
+    tags = small_media(seconds=6.0)
     _, player, _ = await late_join(p, tags)
     got = player.media()
     for type_id, word in ((VIDEO, "video"), (AUDIO, "audio")):
@@ -108,7 +108,7 @@ async def late_metadata(p: Probe) -> Result:
     """onMetaData with the publisher's width and height arrives before the first coded frame.
 
     Players size their window by it."""
-    _, player, _ = await late_join(p, small_media(seconds=2.0, width=352, height=288))
+    _, player, _ = await late_join(p, small_media(seconds=6.0, width=352, height=288))
     return _metadata(player, True)
 
 
@@ -130,7 +130,7 @@ async def first_is_key(p: Probe) -> Result:
     """The first coded video frame is a keyframe.
 
     Other frames show grey blocks until the next keyframe."""
-    _, player, _ = await late_join(p, small_media(seconds=2.0, gop=25))
+    _, player, _ = await late_join(p, small_media(seconds=6.0, gop=25))
     frames = coded(player.tags(), VIDEO)
     if not Frame(*frames[0]).is_key:
         raise Failed("the first video frame is not a keyframe")
@@ -142,7 +142,7 @@ async def gop_cache(p: Probe) -> Result:
     """The first video frame is new, or the frames since the last keyframe come first, in order.
 
     A cache of the group of pictures starts players at once and adds delay; both are fine."""
-    tags = small_media(seconds=2.0, gop=10)
+    tags = small_media(seconds=6.0, gop=10)
     _, player, half = await late_join(p, tags)
     sent, got = coded(tags, VIDEO), coded(player.tags(), VIDEO)
     known = [elementary(tag) for tag in sent]
@@ -160,7 +160,7 @@ for _number, _kind, _other in ((44, "audio", "video"), (45, "video", "audio")):
         """The frames sent after it joined arrive.
 
         A server that waits for a keyframe must not wait in a stream without video."""
-        tags = small_media(seconds=2.0, **{other: False})
+        tags = small_media(seconds=6.0, **{other: False})
         _, player, _ = await late_join(p, tags)
         got = [elementary(tag) for tag in coded(player.tags())]
         wanted = [elementary(tag) for tag in coded(tags)]
@@ -210,8 +210,8 @@ async def aggregate(p: Probe) -> Result:
 
     Flash Media Server sends them; few servers split them."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
     tags = small_media(video=False)[1:8]
+    player = await p.player(publisher.name, tags)
     body = dump_aggregate([(tag.type_id, tag.timestamp, tag.payload) for tag in tags[1:]])
     await publisher.tag(tags[0])
     await publisher.send(Message(6, tags[1].timestamp, AGGREGATE, publisher.stream_id, body))
@@ -220,8 +220,8 @@ async def aggregate(p: Probe) -> Result:
     last = elementary(tags[-1])
     try:
         await player.wait(lambda _: any(elementary(tag) == last for tag in player.media()), "the last frame")
-    except Silence:
-        await p.reference()
+    except Silence as silence:
+        await p.confirm(silence)
         if coded(player.tags()):
             raise Failed("a part of the aggregate is missing") from None
         return unimplemented("aggregates are not forwarded")
