@@ -12,10 +12,10 @@ from rtmp_relay.faults.fault import Fault
 from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.message import AUDIO, COMMANDS, VIDEO
+from rtmp_spark.probe.case_connections import Probe
 from rtmp_spark.probe.catalogue import CASES
 from rtmp_spark.probe.outcome import PASSED, Verdict
 from rtmp_spark.probe.runner import CaseResult, run_case, run_cases
-from rtmp_spark.probe.session import Probe
 from rtmp_spark.probe.wire import Silence
 
 
