@@ -6,13 +6,14 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rtmp_spark.analysis.command_rows import CommandRows
 from rtmp_spark.analysis.connection_rows import TS_COLUMNS, ConnectionRows
 from rtmp_spark.analysis.interval_rows import SETTLED_SECONDS, OpenSeconds, TcpSecond
-from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.capture.tcp.stream_items import Item
@@ -38,8 +39,14 @@ from rtmp_spark.forensics.loss_rules import loss_pct
 class ConnectionObserver:
     """Is called for each connection of an analysis. Subclasses override the methods that they need."""
 
+    live = False  # whether `settled` is called
+
     def closed(self, connection: ConnectionAnalysis) -> None:
         """A connection that gave rows is over."""
+
+    def settled(self, batches: Sequence[Batch]) -> None:
+        """Both sides of a connection ended while the capture is still being written. These are its rows if no more
+        packets of it come; `closed` follows later."""
 
 
 @dataclass(frozen=True)

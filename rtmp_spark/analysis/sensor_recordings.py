@@ -16,7 +16,7 @@ import pyarrow as pa
 from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.analysis.connection_analysis import ConnectionObserver
 from rtmp_spark.analysis.path_rows import COLUMNS, path_rows
-from rtmp_spark.analysis.recording import ALL_TABLES, Progress, Recording
+from rtmp_spark.analysis.recording import ALL_TABLES, CaptureSource, Progress, Recording
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.files.file_facts import FileFacts
@@ -36,6 +36,7 @@ class SensorRecordings:
         progress: Progress | None = None,
         observer: ConnectionObserver | None = None,
         identify: bool = True,
+        source: CaptureSource | None = None,
     ) -> None:
         """`captures`: the files of each sensor. The other arguments are those of `Recording`."""
         self._tables = set(tables)
@@ -52,6 +53,7 @@ class SensorRecordings:
                     progress=None if progress is None else _numbered_from(before, progress),
                     observer=observer,
                     identify=identify,
+                    source=source,
                 )
             )
             before += len(paths)
