@@ -30,6 +30,7 @@ RATIO = 2.3
 FEW_LINES, FEW_BYTES = 20_000, 500_000  # below this growth, a ratio says nothing
 PART = {  # of the size that the benchmark uses, where a fortieth says too little or takes too long
     "syns": 1 / 400, "syn_scans": 1 / 100, "one_packet_flows": 1 / 100,
+    "one_packet_flows_of_any_bytes": 1 / 200, "pcapng_byte_orders": 1 / 100,
     "tiny_connections": 1 / 250, "one_byte_chunks": 1 / 200, "many_streams": 1 / 20, "many_played_streams": 1 / 20,
     "overlaps_after_a_hole": 1 / 10, "overlaps_backwards": 1 / 10, "rtmpt_sessions": 1 / 20,
     "one_byte_messages": 1 / 200, "empty_messages": 1 / 200, "findings": 1 / 100, "backward_timestamps": 1 / 200,
