@@ -3,8 +3,8 @@
     python bench/hostile.py [FAMILY...] [--scale 1.0] [--json]
 
 The families are in tests/kit/hostile_captures.py. Doubling the size must cost at most 2.3 times the CPU time beside
-that of an empty capture, and a capture below 1 MB at most 5 s and 500 MB. The line of a family that exceeds these ends
-with an exclamation mark, as does that of a family on which `inspect` fails. A process is stopped after 60 s of CPU time.
+that of an empty capture, and a capture below 1 MB at most 5 s and 500 MB. The line of a family that exceeds these, or
+on which `inspect` fails, ends with an exclamation mark. A process is stopped after 60 s of CPU time.
 """
 
 from __future__ import annotations

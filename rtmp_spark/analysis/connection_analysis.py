@@ -35,6 +35,8 @@ from rtmp_spark.forensics.fact_rules import fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold, without_secrets
 from rtmp_spark.forensics.loss_rules import loss_pct
 
+_ALL_TIME = 1 << 62  # later than every packet
+
 
 class ConnectionObserver:
     """Is called for each connection of an analysis. Subclasses override the methods that they need."""
@@ -138,6 +140,10 @@ class ConnectionAnalysis:
         if self._identify(final=False):
             self._take(self.conversation.advance(at, newest_second))
             self._emit_seconds(newest_second - SETTLED_SECONDS)
+
+    def wait_for_helpers(self) -> None:
+        """Wait for all that helper processes decode."""
+        self.conversation.directions.catch_up(_ALL_TIME)
 
     def rest(self) -> None:
         """No window follows for now: emit what helper processes still decode."""

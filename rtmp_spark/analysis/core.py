@@ -29,6 +29,7 @@ from rtmp_spark.capture.tcp.reassembler import Reassembler
 from rtmp_spark.capture.tcp.stream_items import Closed, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import SessionWrapping, SharedConnection, Tunnels
+from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
 from rtmp_spark.conversation.conversation import ConversationOptions
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
@@ -89,7 +90,9 @@ class AnalysisCore:
         self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
         self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
-        self._told: set[int] = set()  # connections that the observer knows as settled
+        self.live = False  # whether the observer is told about connections as soon as they are settled
+        self._told: set[int] = set()  # connections that it knows
+        self._to_tell = SETTLED_PER_WINDOW
         self.connections = 0
         self.refusals: Counter[str] = Counter()  # why connections gave no rows
         self.other_connections: Counter[int] = Counter()  # TCP connections that are not RTMP, by file number
@@ -194,6 +197,9 @@ class AnalysisCore:
             if session.connection.tag is not None:
                 touched.setdefault(session.connection.number, session.connection.tag)
         self._take_seconds()
+        if self._context.settings.in_order:
+            for analysis in touched.values():
+                analysis.wait_for_helpers()
         for analysis in touched.values():
             analysis.advance(at, min(self._newest_second, self._next_head_second))
         self._close_all(closed, final=final)
@@ -249,9 +255,9 @@ class AnalysisCore:
 
     def _close(self, analysis: ConnectionAnalysis) -> None:
         connection = analysis.connection
-        if self._context.observer.live and self._finished is None:
+        if self.live and self._finished is None:
             self._tell(analysis)
-            self._told.discard(connection.number)
+        self._told.discard(connection.number)
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
@@ -273,13 +279,20 @@ class AnalysisCore:
         for analysis in self._open.values():
             if analysis.connection.closed_ts_ns is not None:
                 self._tell(analysis)
+        self._to_tell = SETTLED_PER_WINDOW
 
     def _tell(self, analysis: ConnectionAnalysis) -> None:
         """Show the observer the rows that this connection would have if it were over: those of a copy."""
         connection = analysis.connection
-        if connection.number in self._told or analysis.refusal is not None or analysis.wrapping is not None:
+        if (
+            not self._to_tell
+            or connection.number in self._told
+            or analysis.refusal is not None
+            or analysis.wrapping is not None
+        ):
             return
         self._told.add(connection.number)
+        self._to_tell -= 1
         saved = {
             "connection": connection.state(None),
             "analysis": analysis.state(),

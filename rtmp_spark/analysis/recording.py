@@ -169,12 +169,13 @@ class Recording:
             for block in capture:
                 segments = self._dissector.segments(block)
                 taken = take_secrets(self.settings.keylog, capture, taken)
+                waiting = isinstance(self._source, LiveFiles) and self._source.waiting
+                self._core.live = waiting and self._observer.live
                 self._core.feed(block, segments, number)
                 if self._progress is not None:
                     self._progress(capture.size_bytes, number)
-                waiting = isinstance(self._source, LiveFiles) and self._source.waiting
                 yield from self._core.ready(all_rows=waiting)
-                if waiting and self._observer.live:
+                if self._core.live:
                     self._core.tell_settled()
         file.capture_id = tree.result() if self._hash else file.path
         file.conclude(self._new_problems())

@@ -40,6 +40,7 @@ class SensorRecordings:
     ) -> None:
         """`captures`: the files of each sensor. The other arguments are those of `Recording`."""
         self._tables = set(tables)
+        self._helpers = settings.helpers
         self._compares = "paths" in self._tables and len(captures) > 1
         needed = [*tables, *(name for name in COLUMNS if self._compares and name not in self._tables)]
         self._read: list[Recording] = []
@@ -79,6 +80,13 @@ class SensorRecordings:
         return sum((recording.severities for recording in self._read), Counter[str]())
 
     def batches(self) -> Iterator[Batch]:
+        try:
+            yield from self._batches()
+        finally:
+            if self._helpers is not None:
+                self._helpers.close()
+
+    def _batches(self) -> Iterator[Batch]:
         for recording in self._read:
             self._room = COMPARED_MESSAGES // len(self._read)
             for table, batch in recording.batches():

@@ -14,6 +14,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.options.argument_types import count, parse_names
 from rtmp_spark.commands.options.capture_options import (
     add_filter_arguments,
+    add_jobs_argument,
     add_path_argument,
     make_settings,
 )
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="with --table: print CSV with a header line")
     parser.add_argument("--keep-payloads", action="store_true", help="include the table payloads")
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def table_names() -> tuple[str, ...]:
@@ -57,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
+    settings.in_order = args.json or args.table is not None
     known = table_names()
     tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:

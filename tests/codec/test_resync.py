@@ -642,9 +642,8 @@ def test_a_message_that_reaches_a_gap_confirms_no_length_before_it() -> None:
 
 def test_nothing_is_found_where_the_quick_look_finds_no_sign() -> None:
     any_bytes = random.Random(4)
-    pieces = (
-        b"\x04\0\0\0\0\0\x10\x08\x01\0\0\0", b"\x44\0\0\x10\0\0\x08\x08", b"\xc4\xaf", b"\x84\0\0\x17\x2e", b"\xc2\0\0\x10",
-    )  # fmt: skip
+    audio = b"\x04\0\0\0\0\0\x10\x08\x01\0\0\0"
+    pieces = (audio, b"\x44\0\0\x10\0\0\x08\x08", b"\xc4\xaf", b"\x84\0\0\x17\x2e", b"\xc2\0\0\x10")
     found = signs = 0
     for _ in range(600):
         piece, length = any_bytes.choice(pieces), any_bytes.randrange(12)

@@ -8,6 +8,7 @@ import select
 import stat
 import sys
 import time
+from pathlib import Path
 
 _GATHER_SECONDS = 0.2  # bytes that come within this time are returned together: small windows cost more per byte
 _PIPE_BYTES = 1 << 20
@@ -76,7 +77,7 @@ def open_live(path: str, *, follow: bool = False) -> LiveInput | None:
         except (AttributeError, OSError, ValueError):  # standard input was replaced or closed
             return None
         return LiveInput(descriptor) if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
-    mode = os.stat(path).st_mode
+    mode = Path(path).stat().st_mode
     if stat.S_ISFIFO(mode) or (follow and stat.S_ISREG(mode)):
         return LiveInput(os.open(path, os.O_RDONLY))
     return None

@@ -237,7 +237,8 @@ class BlockReader:
         simple = kind == _SIMPLE
         used, interface = np.unique(interface, return_inverse=True)
         link_types, snaplens, resolutions, offsets = (
-            column[interface] for column in np.array([_as_row(self._described[number]) for number in used.tolist()], np.int64).T
+            column[interface]
+            for column in np.array([_as_row(self._described[number]) for number in used.tolist()], np.int64).T
         )
         caplen = np.where(simple, np.minimum(fields[:, 2], snaplens), fields[:, 5])
         origlen = np.where(simple, fields[:, 2], fields[:, 6])
