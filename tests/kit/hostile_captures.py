@@ -662,6 +662,7 @@ FAMILIES: dict[str, Family] = {
     "short_data_offsets": Family(short_data_offsets, 6000),
     "fragments": Family(fragments, 17_000),
     "many_streams": Family(many_streams, 2000),
+    "many_streams_with_commands": Family(many_streams, 2000, ("--json",)),
     "many_played_streams": Family(many_played_streams, 1500),
     "unanswered_requests": Family(unanswered_requests, 4000),
     "many_csids": Family(many_csids, 30_000),
