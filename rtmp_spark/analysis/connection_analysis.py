@@ -6,13 +6,14 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rtmp_spark.analysis.command_rows import CommandRows
 from rtmp_spark.analysis.interval_rows import OpenSeconds, TcpSecond
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
-from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.capture.tcp.stream_items import Item
@@ -35,12 +36,20 @@ from rtmp_spark.forensics.fact_rules import fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold
 from rtmp_spark.forensics.loss_rules import loss_pct
 
+_ALL_TIME = 1 << 62  # later than every packet
+
 
 class ConnectionObserver:
     """Is called for each connection of an analysis. Subclasses override the methods that they need."""
 
+    live = False  # whether `settled` is called
+
     def closed(self, connection: ConnectionAnalysis) -> None:
         """A connection that gave rows is over."""
+
+    def settled(self, batches: Sequence[Batch]) -> None:
+        """Both sides of a connection ended while the capture is still being written. These are its rows if no more
+        packets of it come; `closed` follows later."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,10 @@ class ConnectionAnalysis:
         if self._identify(final=False):
             self._take(self.conversation.advance(at, newest_second))
             self._emit_seconds(newest_second - SETTLED_SECONDS)
+
+    def wait_for_helpers(self) -> None:
+        """Wait for all that helper processes decode."""
+        self.conversation.directions.catch_up(_ALL_TIME)
 
     def rest(self) -> None:
         """No window follows for now: emit what helper processes still decode."""

@@ -179,8 +179,12 @@ class RowSink:
         else:
             self._ready.append((waiting.table, batch))
 
-    def ready(self) -> list[Batch]:
-        """Full batches that need no capture id."""
+    def ready(self, *, all_rows: bool = False) -> list[Batch]:
+        """Full batches that need no capture id, or all rows of these tables."""
+        if all_rows:
+            for waiting in self.tables.values():
+                if len(waiting) and waiting.table not in self._spools:
+                    self._batch(waiting)
         ready, self._ready = self._ready, []
         return ready
 

@@ -282,6 +282,7 @@ MAX_PENDING_REQUESTS = 1024  # requests of one direction, or of one stream, that
 MAX_KNOWN_REQUESTS = 4096  # subjects of requests remembered to recognise answers that were recorded too early
 MAX_STREAMS = 4096  # streams of one connection that get a row
 MAX_GUESSED_STREAMS = 64  # open streams among which the one that media on an unknown stream id belongs to is searched
+SETTLED_PER_WINDOW = 16  # connections that are shown while a capture is still being written; more cannot be read
 LONG_RUN_BYTES = 1 << 20  # shortest run that is worth sending to a helper process
 SHARED_MEMORY_BYTES = 16 << 20  # of one helper process; a longer run is sent through the pipe
 NEARBY_US = 2_000_000  # a request recorded this much later than an answer is not the request that it answers

@@ -25,7 +25,7 @@ _COLUMNS = {  # of tables that are not read as a whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from rtmp_spark.commands.options.capture_options import add_filter_arguments, add_path_argument
+    from rtmp_spark.commands.options.capture_options import add_filter_arguments, add_jobs_argument, add_path_argument
 
     add_path_argument(parser, or_lake=True, with_sensor=True)
     parser.add_argument("--lake", metavar="DIR", help="check the findings of a lake instead")
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decoder", metavar="CMD", help="test this program: it reads a vector as JSON and prints the decoded events"
     )
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.exit_codes import NO_RTMP
 from rtmp_spark.commands.options.capture_options import (
     add_filter_arguments,
+    add_jobs_argument,
     add_path_argument,
     make_settings,
     refuse_for_lake,
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help=argparse.SUPPRESS)  # older versions needed Spark
     parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
