@@ -122,6 +122,8 @@ class Probe:
                     found = await self._play(name, args)
                     break
                 except (Failed, Silence):
+                    if publisher.closed:
+                        raise
                     if time.monotonic() > deadline:
                         learned.setdefault("media first", False)
                         raise

@@ -16,7 +16,7 @@ from rtmp_spark.codec.media.tag import MediaTag, parse_tag
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from .case_connections import Probe
-from .outcome import Failed, Outcome, Result, non_strict, unimplemented
+from .outcome import Failed, Inconclusive, Outcome, Result, non_strict, unimplemented
 from .peer import Choice, Peer, Received
 from .wire import Silence
 
@@ -125,7 +125,12 @@ def _difference(wanted: list[Tag], found: list[Tag], word: str) -> str:
 async def pass_through(p: Probe, tags: list[Tag], optional: bool = False) -> Result:
     """Publish tags to a player that is already there, and compare. `optional`: a server may refuse or drop them."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name, tags)
+    try:
+        player = await p.player(publisher.name, tags)
+    except Inconclusive as error:
+        if optional and publisher.closed:
+            return unimplemented(f"the server closed the publisher's connection ({error})")
+        raise
     try:
         await deliver(publisher, player, tags)
     except (Silence, Failed) as error:

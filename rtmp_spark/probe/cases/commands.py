@@ -113,6 +113,7 @@ for _number, _title, _more, _without, _may_refuse in _CONNECTS:
         except Closed as error:
             if not may_refuse:
                 raise
+            await p.survives()
             return informational(str(error))
         return None
 
@@ -396,6 +397,7 @@ async def play_absent(p: Probe) -> Result:
     peer.stream_id = await peer.create_stream()
     since = len(peer.inbox)
     await peer.command("play", None, p.name(), stream_id=peer.stream_id, transaction_id=0.0)
+    peer.streaming = True
     alive = await peer.is_open()
     answers = [one for one in peer.inbox[since:] if one.is_error or (status()(one) and "Reset" not in one.code)]
     if not answers:
@@ -414,6 +416,7 @@ async def play_first(p: Probe) -> Result:
     player = await p.connected()
     player.stream_id = await player.create_stream()
     await player.command("play", None, name, stream_id=player.stream_id, transaction_id=0.0)
+    player.streaming = True
     if not await player.is_open() or player.find(lambda one: one.is_error):
         return unimplemented("the server refuses to wait for a publisher")
     publisher = await p.publisher(name)

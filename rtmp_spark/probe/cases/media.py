@@ -184,15 +184,15 @@ for _number, _title, _first in _STARTS:
 
 @case(49, "B frames keep their composition time", PRACTICE, "FLV 10.1 E.4.3.2")
 async def composition_time(p: Probe) -> Result:
-    """Composition times of 80, 0 and -40 ms arrive unchanged.
+    """Composition times of 40, 120, 0 and 0 ms (I, P, B, B) arrive unchanged.
 
     They are the difference between decoding and display; without them B frames flicker."""
     tags = small_media(audio=False)
-    offsets = (80, 0, 0xFFFFFF - 39)
+    offsets = (40, 120, 0, 0)
     changed = []
-    for number, tag in enumerate(tags):
+    for tag in tags:
         is_frame = tag.type_id == VIDEO and not Frame(*tag).is_header
-        time = offsets[number % 3].to_bytes(3, "big")
+        time = offsets[tag.timestamp // 40 % 4].to_bytes(3, "big")
         changed.append(tag._replace(payload=tag.payload[:2] + time + tag.payload[5:]) if is_frame else tag)
     publisher = await p.publisher()
     player = await p.player(publisher.name)
