@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -71,7 +72,25 @@ class MeasuredStages:
         return [task(one) for one in work], []
 
 
-def measure(path: str, buckets: int, sort: bool, split_bytes: int) -> str:
+class Measurement(NamedTuple):
+    scan: float  # CPU s/GB
+    decode: float
+    read: tuple[float, float]  # how many times the input was read, by scan and decode
+    messages: int
+    buckets: int
+
+    @property
+    def total(self) -> float:
+        return self.scan + self.decode
+
+    def __str__(self) -> str:
+        return (
+            f"scan {self.scan:5.2f}, decode {self.decode:5.2f}, together {self.total:5.2f} CPU s/GB; "
+            f"read {self.read[0]:.2f} + {self.read[1]:.2f} x; {self.messages} messages in {self.buckets} buckets"
+        )
+
+
+def measure(path: str, buckets: int, sort: bool, split_bytes: int) -> Measurement:
     lake = tempfile.mkdtemp(prefix="bench-lake-")
     stages = MeasuredStages(buckets)
     files = list_captures([path])
@@ -84,11 +103,8 @@ def measure(path: str, buckets: int, sort: bool, split_bytes: int) -> str:
         shutil.rmtree(lake, ignore_errors=True)
     total = sum(file.size_bytes for file in files)
     scan, decode = (stages.cpu[name] * 1e9 / total for name in ("scan", "decode"))
-    read = [f"{stages.read[name] / total:.2f}" for name in ("scan", "decode")]
-    return (
-        f"scan {scan:5.2f}, decode {decode:5.2f}, together {scan + decode:5.2f} CPU s/GB; read {' + '.join(read)} x; "
-        f"{stages.messages} messages in {stages.buckets} buckets"
-    )
+    read = stages.read["scan"] / total, stages.read["decode"] / total
+    return Measurement(scan, decode, read, stages.messages, stages.buckets)
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Memory and time of the driver between the stages of an ingest, with synthetic input; asserts nothing.
 
-    python bench/driver.py [--files 1000000] [--flows 10000000] [--connections 100000]
+    python bench/driver.py [--files 1000000] [--flows 10000000] [--connections 100000] [--splits 10000]
 
 Files and index rows are synthetic: small plain pcaps of one split each, and connections of two packets; the 500 files
 of a task share 256 index rows. New connections repeat one of the samples. Each step runs in its own process and prints
@@ -26,8 +26,10 @@ import pyarrow as pa
 from rtmp_spark.analysis.recording import Recording
 from rtmp_spark.capture.files.file_facts import OK, FileFacts
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile
-from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.captures.probed_files import ProbedFile
+from rtmp_spark.ingest.decode.decode_job import BUCKET_INPUT
 from rtmp_spark.ingest.options import IngestOptions
+from rtmp_spark.ingest.pipeline import bucket_input
 from rtmp_spark.ingest.publish.across_connections import judge_across_connections
 from rtmp_spark.ingest.publish.neighbours import Neighbours, NewRows
 from rtmp_spark.ingest.rounds import cut_into_rounds
@@ -39,6 +41,7 @@ from rtmp_spark.ingest.scan.split_scan import SplitScan
 from rtmp_spark.schema import arrow_schema
 
 SAMPLE = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_h264_aac.pcap"
+SECTION_TYPES = pa.schema([BUCKET_INPUT.field(name) for name in ("group", "split_id", "run", "position", "length")])
 FLOWS_OF_A_SPLIT = 1000  # connections in a split
 
 
@@ -113,6 +116,55 @@ def rules_across_connections(connections: int) -> str:
     return f"rows {sum(table.nbytes for table in made.values()) / 1e6:.0f} MB"
 
 
+def rounds_of_splits(count: int) -> str:
+    """Run what the driver does for so many splits of 64 MB with 256 groups each, round by round."""
+    probed = [
+        ProbedFile(CaptureFile(f"/captures/{n}.pcap", 64 << 20, 1_700_000_000_000_000_000), "pcap", False, n)
+        for n in range(count)
+    ]
+    rounds = cut_into_rounds(probed, 1 << 50, 64 << 20)
+    for part in rounds:
+        size = len(part.files) * GROUPS
+        group = pa.array(np.tile(np.arange(GROUPS, dtype=np.int32), len(part.files)))
+        split_id = pa.array(np.repeat(np.arange(len(part.files)), GROUPS))
+        keys = np.zeros((size, 36), np.uint8)
+        keys[:, :4] = np.tile(np.arange(GROUPS, dtype=np.uint32), len(part.files)).view(np.uint8).reshape(size, 4)
+        counts = pa.array(np.full(size, 250_000))
+        flows = pa.table(
+            {
+                "group": group,
+                "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), size, [None, pa.py_buffer(keys.tobytes())]),
+                **dict.fromkeys(("packets", "bytes", "ts_first_ns", "ts_last_ns"), counts),
+                **{name: pa.array(np.zeros(size, bool)) for name in ("tunnel", "tls")},
+                "split_id": split_id,
+            }
+        )
+        place = dict.fromkeys(("position", "length"), counts)
+        sections = pa.table({"group": group, "split_id": split_id, "run": pa.array(np.zeros(size, np.int64)), **place})
+        file_of_split = {n: n for n in range(len(part.files))}
+        parts = parts_of_files(flows, file_of_split)
+        flows, sections = (split_by_part(table, file_of_split, parts) for table in (flows, sections))
+        cost = weights(flows)
+        buckets = plan.assign_buckets(cost, [], groups_by_part(cost), 64)
+        pieces = bucket_input(sections.cast(SECTION_TYPES), buckets, {})
+    return f"{len(rounds)} rounds, {pieces.num_rows} sections in the last one"
+
+
+def peak_mb(step: Callable[[int], str], count: int) -> int:
+    """The peak memory of a process that runs this step."""
+    mine, its = multiprocessing.Pipe()
+
+    def run() -> None:
+        step(count)
+        its.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join()
+    found: int = mine.recv()
+    return found
+
+
 def measured(name: str, step: Callable[[int], str], count: int) -> None:
     def run() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -135,9 +187,11 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--flows", type=int, default=10_000_000)
     parser.add_argument("--connections", type=int, default=100_000)
+    parser.add_argument("--splits", type=int, default=10_000)
     args = parser.parse_args()
     measured("plan, files", planned, args.files)
     measured("assign, connections in the index", assigned, args.flows)
+    measured("rounds, splits with 256 groups each", rounds_of_splits, args.splits)
     measured("rules across new connections", rules_across_connections, args.connections)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return 0

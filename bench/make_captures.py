@@ -10,6 +10,8 @@
     players               1 publisher and 5,000 players
     names                 6,000 publishers and 4,000 plays of three names, every publication with its own content
     same                  the same with one content: everything was published and played thousands of times
+    relay                 15 publishers of video with three players each, about 2 GB
+    relay8                the same with 8 GB; only made if it is named
     c4096_pcapng, c4096_gz  c4096 as pcapng and compressed with gzip
 
 Handshake, commands and responses are those of the real publisher. Its media is repeated with increasing timestamps,
@@ -33,10 +35,11 @@ from pathlib import Path
 
 from publication_writer import Connection, Script, write_pcap
 from real_publication import AUDIO, SAMPLE, Session, read_session
-from relay_traffic import Packets, fan_out, few_names
+from relay_traffic import FEW_FRAMES, PLAY_MESSAGES, Packets, fan_out, fan_out_frames, few_names, relay
 
 START = 1_700_000_000.0
 TINY_PACKETS = 40
+RELAYED, PLAYERS = 15, 3  # publishers of `relay`, and players of each
 
 
 def media_frames(session: Session, wanted_bytes: float) -> int:
@@ -79,9 +82,9 @@ def make_tiny(path: Path, session: Session, count: int) -> dict[str, int]:
     return summary(size, packets, count, scripts)
 
 
-def make_relayed(path: Path, flows: list[Packets]) -> dict[str, int]:
+def make_relayed(path: Path, flows: list[Packets], client_messages: int) -> dict[str, int]:
     packets, size = write_pcap(path, flows)
-    return {"bytes": size, "packets": packets, "connections": len(flows)}
+    return {"bytes": size, "packets": packets, "connections": len(flows), "client_messages": client_messages}
 
 
 def make_files(directory: Path, session: Session, count: int) -> dict[str, int]:
@@ -135,8 +138,22 @@ def size_of(path: Path) -> int:
     return sum(p.stat().st_size for p in (path.iterdir() if path.is_dir() else [path]) if p.exists())
 
 
-NAMES = ("c128", "c4096", "c60000", "huge", "tiny10k", "files10k", "mixed1000", "players", "names", "same")
+NAMES = (
+    "c128",
+    "c4096",
+    "c60000",
+    "huge",
+    "tiny10k",
+    "files10k",
+    "mixed1000",
+    "players",
+    "names",
+    "same",
+    "relay",
+    "relay8",
+)
 FILES = {name: name if name == "files10k" else f"{name}.pcap" for name in NAMES}
+ON_REQUEST = ("relay8",)
 FILES |= {"c4096_pcapng": "c4096.pcapng", "c4096_gz": "c4096.pcap.gz"}
 
 
@@ -148,9 +165,16 @@ def make(name: str, path: Path, session: Session, scale: float) -> dict[str, int
     if name == "mixed1000":
         return make_publishers(path, session, 4096, max(1, int(1000 * min(scale, 1))), 0.3e6 * max(scale, 1))
     if name == "players":
-        return make_relayed(path, fan_out(int(5000 * scale), START))
+        players = int(5000 * scale)
+        sent = PLAY_MESSAGES + 1 + fan_out_frames(players)
+        return make_relayed(path, fan_out(players, START), sent + PLAY_MESSAGES * players)
     if name in ("names", "same"):
-        return make_relayed(path, few_names(int(6000 * scale), int(4000 * scale), START, name == "same"))
+        publishers, players = int(6000 * scale), int(4000 * scale)
+        sent = publishers * (PLAY_MESSAGES + 1 + FEW_FRAMES) + players * PLAY_MESSAGES
+        return make_relayed(path, few_names(publishers, players, START, name == "same"), sent)
+    if name in ("relay", "relay8"):
+        each = (2e9 if name == "relay" else 8e9) / (RELAYED * (PLAYERS + 1)) * scale
+        return make_relayed(path, *relay(session, RELAYED, PLAYERS, media_frames(session, each), START))
     if name == "huge":
         return make_publishers(path, session, 4096, 1, 550e6 * scale)
     return make_publishers(path, session, int(name[1:]), 15, 20e6 * scale)
@@ -161,7 +185,7 @@ def main() -> int:
         description="Make the large captures of the benchmarks from one small real capture."
     )
     parser.add_argument("directory", type=Path)
-    parser.add_argument("names", nargs="*", help=f"which of {', '.join(FILES)} (default: all)")
+    parser.add_argument("names", nargs="*", help=f"which of {', '.join(FILES)} (default: all except relay8)")
     parser.add_argument(
         "--source", type=Path, help="a capture of one complete publication; its media is used unchanged"
     )
@@ -175,7 +199,7 @@ def main() -> int:
     args.directory.mkdir(parents=True, exist_ok=True)
     ledger = args.directory / "captures.json"
     made = json.loads(ledger.read_text()) if ledger.exists() else {}
-    for name in args.names or FILES:
+    for name in args.names or [name for name in FILES if name not in ON_REQUEST]:
         path = args.directory / FILES[name]
         if name in made and not args.force and made[name]["bytes"] == size_of(path):
             print(f"{path}: exists")

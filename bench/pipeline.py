@@ -1,13 +1,11 @@
-"""Compares the speed of an ingest on local[2] with a tuned tshark in one run; asserts nothing.
+"""Measures the goals of the ingest pipeline beside a tuned tshark, in one run; asserts nothing.
 
-    python bench/pipeline.py DIRECTORY [NAME ...] [--repeat 2] [--master local[2]] [--long-lived]
+    python bench/pipeline.py DIRECTORY [GOAL ...] [--repeat 2] [--master local[2]]
 
-DIRECTORY contains the captures of bench/make_captures.py. Each time is printed with the number of messages that each
-program found. The fixed cost (an ingest of one tiny file in a warm session) is printed separately, and so is the first
-ingest of a tiny file from the shell, including the start of Spark. In a directory of files, tshark reads the first
-fifty one by one and the result is scaled. By default the session is the one that `rtmp-spark ingest` starts;
-`--long-lived` uses the one of a notebook or of `--follow`, whose JVM needs longer to warm up and is then faster: use
-four repeats.
+DIRECTORY contains the captures of bench/make_captures.py; goals whose captures are missing are skipped. Each time is
+printed with the number of messages that each program found. CPU is that of the whole process tree: this process, the
+JVM and the Python workers. "Warm" is a session that has ingested before; "fresh" is `rtmp-spark ingest` from the shell.
+In a directory of files, tshark reads the first fifty one by one and the result is scaled.
 """
 
 from __future__ import annotations
@@ -22,57 +20,124 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
+
+import buckets
+import driver
+from make_captures import FILES
+from small_ingests import captures as small_captures
+from small_ingests import tree_seconds
 
 from rtmp_spark.commands.ingest import SMALL_BYTES
-from rtmp_spark.ingest.decode.decode_job import ScanJob
-from rtmp_spark.ingest.decode.tasks import scan_splits
-from rtmp_spark.ingest.options import SPLIT_BYTES
-from rtmp_spark.ingest.scan.split_scan import Split
-from rtmp_spark.lake.location import locate
-from rtmp_spark.spark import Lake, ingest, start_spark
+from rtmp_spark.lake.reader import open_lake
+from rtmp_spark.spark import ingest, start_spark
 
 TSHARK = [
     "tshark", "-o", "rtmpt.max_packet_size:16777215", "-o", "tcp.reassemble_out_of_order:TRUE",
     "-d", "tcp.port==1935,rtmpt", "-Y", "rtmpt", "-T", "fields", "-e", "rtmpt.header.typeid", "-r",
 ]  # fmt: skip
+OURS = [sys.executable, "-m", "rtmp_spark.cli"]
 SMALL = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_g711mu_audio_only.pcap"
+SMALL_INGESTS = 30
+SPLITS = (1_000, 10_000, 100_000)  # of 256 groups each
 
 
-class WorkerMemory:
-    """Watches the peak resident memory of the Python workers, in MB."""
+class Cost(NamedTuple):
+    wall: float
+    cpu: float
+    messages: int
+    driver_mb: int = 0
 
-    def __init__(self) -> None:
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s wall, {self.cpu:.1f} s CPU, {self.messages} messages"
+
+
+class DriverMemory:
+    """Watches the peak resident memory of one process, in MB."""
+
+    def __init__(self, pid: int) -> None:
         self.most = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> WorkerMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
+        self._status = Path(f"/proc/{pid}/status")
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        while not self._done.wait(0.1):
-            for process in Path("/proc").glob("[0-9]*"):
-                try:
-                    if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                        status = (process / "status").read_text()
-                        resident = int(status.split("VmHWM:")[1].split()[0]) // 1024
-                        self.most = max(self.most, resident)
-                except (OSError, IndexError, ValueError):
-                    continue
+        try:
+            while True:
+                self.most = max(self.most, int(self._status.read_text().split("VmHWM:")[1].split()[0]) // 1024)
+                time.sleep(0.05)
+        except (OSError, IndexError):
+            return
 
 
-def by_tshark(path: Path) -> tuple[float, float, int]:
-    if path.is_dir():
-        files = sorted(path.iterdir())
-        some = [by_tshark(file) for file in files[:50]]
-        wall, cpu, found = (sum(column) * len(files) / len(some) for column in zip(*some))
-        return wall, cpu, round(found)
+class Bench:
+    """The captures, the session, and what was measured so far."""
+
+    def __init__(self, directory: Path, master: str, repeat: int) -> None:
+        self.directory = directory
+        self.master = master
+        self.repeat = repeat
+        self.made = json.loads((directory / "captures.json").read_text())
+        self.measured = cache(self._measured)
+        self.by_tshark = cache(self._by_tshark)
+        self.by_inspect = cache(self._by_inspect)
+
+    @cached_property
+    def spark(self) -> object:
+        spark = start_spark(self.master, small=max(made["bytes"] for made in self.made.values()) < SMALL_BYTES)
+        self._ingest(spark, SMALL)
+        return spark
+
+    def path(self, name: str) -> Path:
+        return self.directory / FILES[name]
+
+    def gigabytes(self, name: str) -> float:
+        return float(self.made[name]["bytes"]) / 1e9
+
+    def _measured(self, name: str) -> Cost:
+        """The fastest of several warm ingests."""
+        return min(self._ingest(self.spark, self.path(name)) for _ in range(self.repeat))
+
+    def _ingest(self, spark: object, path: Path) -> Cost:
+        with tempfile.TemporaryDirectory(prefix="bench-lake-") as lake:
+            cpu, start = tree_seconds(), time.perf_counter()
+            ingest(spark, [str(path)], lake)  # type: ignore[arg-type]
+            wall, cpu = time.perf_counter() - start, tree_seconds() - cpu
+            return Cost(wall, cpu, messages_in(lake))
+
+    def _by_tshark(self, name: str) -> Cost:
+        path = self.path(name)
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        some = files[:50]
+        wall, cpu, messages = map(sum, zip(*(tshark(file) for file in some)))
+        return Cost(wall * len(files) / len(some), cpu * len(files) / len(some), messages * len(files) // len(some))
+
+    def _by_inspect(self, name: str) -> Cost:
+        start = time.perf_counter()
+        with tempfile.TemporaryFile() as out:
+            process = subprocess.Popen([*OURS, "inspect", str(self.path(name))], stdout=out)
+            _, status, used = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"inspect failed: {status}")
+        return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, 0)
+
+    def fresh(self, path: Path) -> Cost:
+        """`rtmp-spark ingest` into a new lake, from the shell."""
+        with tempfile.TemporaryDirectory(prefix="bench-lake-") as directory:
+            lake = f"{directory}/lake"
+            start = time.perf_counter()
+            command = [*OURS, "ingest", str(path), "--lake", lake, "--quiet", "--master", self.master]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            memory = DriverMemory(process.pid)
+            if process.wait():
+                raise SystemExit(f"The ingest of {path} failed.")
+            wall = time.perf_counter() - start
+            return Cost(wall, 0.0, messages_in(lake), memory.most)
+
+
+def tshark(path: Path) -> tuple[float, float, int]:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     listed = subprocess.run([*TSHARK, str(path)], capture_output=True, text=True).stdout
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -80,97 +145,150 @@ def by_tshark(path: Path) -> tuple[float, float, int]:
     return wall, cpu, sum(line.count(",") + 1 for line in listed.splitlines() if line)
 
 
-def by_ingest(spark: object, path: Path) -> tuple[float, int, str]:
-    lake = tempfile.mkdtemp(prefix="bench-lake-")
-    try:
-        ingest(spark, [str(SMALL)], lake)  # type: ignore[arg-type]
-        start = time.perf_counter()
-        summary = ingest(spark, [str(path)], lake)  # type: ignore[arg-type]
-        wall = time.perf_counter() - start
-        found = Lake(spark, lake).messages.where(f"ingest_id = {summary.ingest_id}").count()  # type: ignore[arg-type]
-        return wall, found, " ".join(f"{name} {seconds:.1f}" for name, seconds in summary.seconds.items())
-    finally:
-        shutil.rmtree(lake, ignore_errors=True)
+def messages_in(lake: str) -> int:
+    return open_lake(lake).messages.count_rows()
 
 
-def from_the_shell() -> float:
-    """Measure the ingest of one tiny file into a new lake from the shell, including the start of Spark."""
-    with tempfile.TemporaryDirectory(prefix="bench-lake-") as lake:
-        command = [sys.executable, "-m", "rtmp_spark.cli", "ingest", str(SMALL), "--lake", f"{lake}/lake", "--quiet"]
-        start = time.perf_counter()
-        subprocess.run(command, check=True)
-        return time.perf_counter() - start
+def inspect_ratio(bench: Bench) -> str:
+    ours, theirs = bench.measured("relay"), bench.by_inspect("relay")
+    return f"{ours.cpu / theirs.cpu:.1f} x ({ours.cpu:.1f} / {theirs.cpu:.1f} s CPU, {bench.gigabytes('relay'):.2f} GB)"
 
 
-def index_share(path: Path) -> float:
-    """Return what the scan sends to the driver as a share of the input (its first split)."""
-    path = next(path.iterdir()) if path.is_dir() else path
-    size = min(path.stat().st_size, SPLIT_BYTES)
-    with tempfile.TemporaryDirectory(prefix="bench-staging-") as staging:
-        split = Split(0, str(path), 0, size, path.stat().st_size)
-        batch = scan_splits(ScanJob(locate(staging), sort=False), [split], os.getpid())
-    return float(batch.nbytes) / size
+def warm(name: str) -> Callable[[Bench], str]:
+    def measure(bench: Bench) -> str:
+        ours, theirs = bench.measured(name), bench.by_tshark(name)
+        expected = bench.made[name]["client_messages"]
+        size = f"{bench.gigabytes(name):.2f} GB, {expected} messages from clients"
+        return f"{theirs.wall / ours.wall:.1f} x ({size}; ours {ours}; tshark {theirs})"
+
+    return measure
 
 
-def fixed_cost(spark: object) -> float:
-    """Return the minimum of three ingests of a tiny file into an existing lake."""
-    lake = tempfile.mkdtemp(prefix="bench-lake-")
-    least = 1e9
-    for n in range(3):
-        start = time.perf_counter()
-        ingest(spark, [str(SMALL)], lake, sensor=str(n))  # type: ignore[arg-type]
-        least = min(least, time.perf_counter() - start)
-    shutil.rmtree(lake, ignore_errors=True)
-    return least
+def fresh(bench: Bench) -> str:
+    ours, theirs = bench.fresh(bench.path("relay")), bench.by_tshark("relay")
+    return f"{theirs.wall / ours.wall:.1f} x (ours {ours.wall:.1f} s, {ours.messages} messages; tshark {theirs})"
+
+
+def flat(bench: Bench) -> str:
+    few, many = (buckets.measure(str(bench.path("mixed1000")), count, True, 64 << 20) for count in (16, 256))
+    each = (many.total - few.total) * bench.gigabytes("mixed1000") / max(many.buckets - few.buckets, 1)
+    return (
+        f"{few.total:.1f} -> {many.total:.1f} CPU s/GB, {many.total / few.total:.2f} x; "
+        f"read {many.read[0]:.2f} + {many.read[1]:.2f} x; "
+        f"{few.buckets} -> {many.buckets} buckets, {each * 1000:.0f} ms for each more; {many.messages} messages"
+    )
+
+
+def small(bench: Bench) -> str:
+    with tempfile.TemporaryDirectory(prefix="bench-small-") as name:
+        costs = []
+        for path in small_captures(Path(name), SMALL_INGESTS):
+            before = tree_seconds()
+            ingest(bench.spark, [str(path)], f"{name}/lake")  # type: ignore[arg-type]
+            costs.append(tree_seconds() - before)
+        return f"5th {costs[4]:.2f} s CPU, {len(costs)}th {costs[-1]:.2f} s; {messages_in(f'{name}/lake')} messages"
+
+
+def first(bench: Bench) -> str:
+    """The first megabyte of c4096, cut after a whole record."""
+    with tempfile.TemporaryDirectory(prefix="bench-first-") as name:
+        with bench.path("c4096").open("rb") as file:
+            data = file.read(1_000_000)
+        at = end = 24
+        while end <= len(data):
+            at, end = end, end + 16 + int.from_bytes(data[end + 8 : end + 12], "little")
+        path = Path(name) / "first.pcap"
+        path.write_bytes(data[:at])
+        found = bench.fresh(path)
+    return f"{found.wall:.1f} s, {found.messages} messages"
+
+
+def files(bench: Bench) -> str:
+    count, ours = bench.made["files10k"]["connections"], bench.measured("files10k")
+    memory = bench.fresh(bench.path("files10k")).driver_mb
+    return f"{ours.cpu * 1000 / count:.1f} ms CPU a file ({count} files, {ours}); driver {memory} MB"
+
+
+def names(bench: Bench) -> str:
+    ours, theirs = bench.measured("names"), bench.by_tshark("names")
+    return f"{ours.cpu / theirs.cpu:.1f} x tshark's CPU (ours {ours}; tshark {theirs})"
+
+
+def players(bench: Bench) -> str:
+    return f"{bench.made['players']['connections']} connections: {bench.measured('players')}"
+
+
+def driver_memory(bench: Bench) -> str:
+    found = [(count, driver.peak_mb(driver.rounds_of_splits, count)) for count in SPLITS]
+    return ", ".join(f"{count:,} splits {most} MB" for count, most in found)
+
+
+def formats(bench: Bench) -> str:
+    plain, *others = (
+        buckets.measure(str(bench.path(name)), 2, False, 64 << 20) for name in ("c4096", "c4096_pcapng", "c4096_gz")
+    )
+    size = bench.gigabytes("c4096")
+    cpu = [
+        one.total * bench.gigabytes(n) / (plain.total * size) for one, n in zip(others, ("c4096_pcapng", "c4096_gz"))
+    ]
+    busy = bench.measured("c4096_gz")
+    return (
+        f"{cpu[0]:.2f} / {cpu[1]:.2f} x ({plain.messages} / {others[0].messages} / {others[1].messages} messages); "
+        f"{busy.cpu / busy.wall:.1f} cores busy during the ingest of the gzip file"
+    )
+
+
+def huge(bench: Bench) -> str:
+    one, fifteen = (bench.gigabytes(name) / bench.measured(name).wall for name in ("huge", "c4096"))
+    return f"{one / fifteen:.2f} ({one * 1000:.0f} / {fifteen * 1000:.0f} MB/s)"
+
+
+class Goal(NamedTuple):
+    name: str
+    captures: tuple[str, ...]
+    title: str
+    wanted: str
+    measure: Callable[[Bench], str]
+
+
+GOALS = (
+    Goal("inspect", ("relay",), "CPU of a warm ingest / CPU of inspect, with players", "<= 2", inspect_ratio),
+    Goal("warm", ("relay",), "wall of tshark / wall of a warm ingest, 2 GB with players", ">= 4", warm("relay")),
+    Goal("warm8", ("relay8",), "the same, 8 GB", ">= 6", warm("relay8")),
+    Goal("fresh", ("relay",), "wall of tshark / wall of a fresh process, 2 GB", ">= 3", fresh),
+    Goal("buckets", ("mixed1000",), "1,000 mixed connections, 16 -> 256 buckets", "<= 1.5 x, read <= 1.3 x", flat),
+    Goal("small", (), "a small ingest that resumes three connections, warm", "<= 1.5 s CPU, no growth", small),
+    Goal("first", ("c4096",), "first ingest of 1 MB from the shell, fresh lake", "<= 8 s", first),
+    Goal("files", ("files10k",), "10,000 files", "<= 3 ms a file; driver < 300 MB", files),
+    Goal("names", ("names",), "6,000 publishers and 4,000 plays of three names", "lands; <= 3 x", names),
+    Goal("players", ("players",), "1 publisher and 5,000 players", "lands", players),
+    Goal("driver", (), "driver memory, 256 groups in each split", "flat after one round", driver_memory),
+    Goal("formats", ("c4096", "c4096_pcapng", "c4096_gz"), "worker CPU of pcapng / gzip against pcap",
+         "<= 1.2 / 1.6 x, all cores busy", formats),
+    Goal("huge", ("huge", "c4096"), "throughput of one connection / of fifteen", ">= 0.9", huge),
+)  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("goals", nargs="*", help=f"which of {', '.join(goal.name for goal in GOALS)} (default: all)")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--long-lived", action="store_true")
     args = parser.parse_args()
-    expected = json.loads((args.directory / "captures.json").read_text())
-    print(f"first ingest of a tiny file from the shell, including the start of Spark: {from_the_shell():.1f} s")
-    start = time.perf_counter()
-    small = max(expected[name]["bytes"] for name in args.names or expected) < SMALL_BYTES and not args.long_lived
-    spark = start_spark(args.master, small=small)
-    started = time.perf_counter() - start
-    print(f"start of the session {started:.1f} s")
-    fixed = fixed_cost(spark)
-    print(f"fixed cost of an ingest {fixed:.1f} s (warm, one tiny file)\n")
-    have_tshark = shutil.which("tshark") is not None
-    rates: dict[str, float] = {}
-    for name in args.names or expected:
-        path = next(p for p in (args.directory / f"{name}.pcap", args.directory / name) if p.exists())
-        size = expected[name]["bytes"] / 1e6
-        theirs, ours = (1e9, 1e9, 0), (1e9, 0, "")
-        with WorkerMemory() as memory:
-            for _ in range(args.repeat):
-                if have_tshark:
-                    theirs = min(theirs, by_tshark(path))
-                ours = min(ours, by_ingest(spark, path))
-        rate = size / max(ours[0] - fixed, 0.01)
-        rates[name] = size / ours[0]
-        client_messages = expected[name]["client_messages"]
-        print(
-            f"{name}: {size:.0f} MB, {client_messages} messages from clients; "
-            f"ours {ours[1]} in {ours[0]:.1f} s wall ({ours[2]}), {rate:.0f} MB/s beyond the fixed cost; "
-            f"worker {memory.most} MB; index {index_share(path):.2%} of the input"
-        )
-        if have_tshark:
-            ratio, with_start = theirs[0] / ours[0], theirs[0] / (ours[0] + started)
-            print(
-                f"    tshark {theirs[2]} in {theirs[0]:.1f} s wall, {theirs[1]:.1f} s CPU: {ratio:.1f} x, "
-                f"{with_start:.1f} x with the start of the session"
-            )
-        sys.stdout.flush()
-    if {"huge", "c4096"} <= rates.keys():
-        print(f"\none big connection at {rates['huge'] / rates['c4096']:.2f} of the throughput of fifteen")
-    print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    spark.stop()
+    unknown = set(args.goals) - {goal.name for goal in GOALS}
+    if unknown:
+        parser.error(f"unknown goal: {', '.join(sorted(unknown))}")
+    bench = Bench(args.directory, args.master, args.repeat)
+    if shutil.which("tshark") is None:
+        raise SystemExit("tshark is missing. Install it: the goals are ratios to it.")
+    for goal in GOALS:
+        if args.goals and goal.name not in args.goals:
+            continue
+        missing = [name for name in goal.captures if name not in bench.made]
+        found = f"skipped: make {', '.join(missing)} first" if missing else goal.measure(bench)
+        print(f"{goal.name}: {goal.title}\n    wanted {goal.wanted}\n    found {found}", flush=True)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from real_publication import ACK, FIN, PSH, SERVER_PORT, SET_CHUNK_SIZE, SYN, Message, Session
+from real_publication import ACK, FIN, PSH, SERVER_PORT, SET_CHUNK_SIZE, SYN, VIDEO, Message, Session
 
 SEGMENT = 1448
 
@@ -20,7 +20,7 @@ class ChunkWriter:
     def __init__(self) -> None:
         self.chunk_size = 128
         self.last: dict[int, tuple[int, int, int, int, int]] = {}  # timestamp, delta, length, type, stream
-        self.bodies: dict[tuple[int, int, int], bytes] = {}
+        self.bodies: dict[tuple[int, int, int], bytes] | None = None  # None: payloads do not repeat
 
     def write(self, message: Message) -> bytes:
         csid, timestamp, length = message.csid, message.timestamp, len(message.payload)
@@ -51,10 +51,13 @@ class ChunkWriter:
         if len(payload) <= size:
             return payload
         key = (id(payload), message.csid, size)  # payloads are referenced until the session ends
-        if key not in self.bodies:
+        known = self.bodies.get(key) if self.bodies is not None else None
+        if known is None:
             pieces = (payload[i : i + size] for i in range(0, len(payload), size))
-            self.bodies[key] = bytes([0xC0 | message.csid]).join(pieces)
-        return self.bodies[key]
+            known = bytes([0xC0 | message.csid]).join(pieces)
+            if self.bodies is not None:
+                self.bodies[key] = known
+        return known
 
 
 Write = tuple[float, bool, bytes]  # time, from the client, bytes
@@ -63,11 +66,21 @@ Write = tuple[float, bool, bytes]  # time, from the client, bytes
 class Script:
     """Produces what both sides write during a session at one chunk size; counts the publisher's messages."""
 
-    def __init__(self, session: Session, chunk_size: int, bodies: dict[tuple[int, int, int], bytes]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        chunk_size: int,
+        bodies: dict[tuple[int, int, int], bytes] | None = None,
+        mark: int | None = None,
+    ) -> None:
+        """`bodies`: chunked payloads, shared by scripts that repeat the same media. `mark`: a number that makes the
+        content of every frame unique."""
         self.session = session
         self.chunk_size = chunk_size
         self.writer = ChunkWriter()
-        self.writer.bodies = bodies
+        self.writer.bodies = bodies if mark is None else None
+        self.mark = mark
+        self.period_ms = session.duration_ms
         self.messages = 0
 
     def write(self, message: Message, at: float) -> Write:
@@ -85,14 +98,23 @@ class Script:
         for at, from_client, data in sorted(lines, key=lambda line: line[0]):
             yield self.write(data, at) if isinstance(data, Message) else (at, from_client, data)
 
+    def frame(self, number: int) -> Message:
+        """One of the frames, which repeat the media of the session; `at` is when it is sent."""
+        media = self.session.media
+        loop, index = divmod(number, len(media))
+        frame = media[index]
+        timestamp = frame.timestamp + loop * self.period_ms
+        payload = frame.payload
+        if self.mark is not None:  # at the end of a video frame is filler; an audio frame may be very short
+            kept = payload[:-8] if frame.type_id == VIDEO else payload
+            payload = kept + struct.pack(">II", self.mark, number)
+        at = media[0].at + (timestamp - media[0].timestamp) / 1000
+        return replace(frame, at=at, timestamp=timestamp, payload=payload)
+
     def media(self, frames: int) -> Iterator[Write]:
-        session = self.session
-        begin, period = session.media[0].at, session.duration_ms
         for number in range(frames):
-            loop, index = divmod(number, len(session.media))
-            frame = session.media[index]
-            shifted = replace(frame, timestamp=frame.timestamp + loop * period)
-            yield self.write(shifted, begin + (shifted.timestamp - session.media[0].timestamp) / 1000)
+            frame = self.frame(number)
+            yield self.write(frame, frame.at)
 
     def closing(self, at: float) -> Iterator[Write]:
         for message in self.session.closing:
@@ -126,17 +148,17 @@ class Connection:
         yield self.packet(0.0, True, SYN)
         yield self.packet(0.00001, False, SYN | ACK)
         yield self.packet(0.00002, True, ACK)
-        now, unacknowledged = 0.00002, 0
+        now, unacknowledged = 0.00002, {True: 0, False: 0}
         for at, from_client, data in writes:
             now = max(at, now + 0.000001)
             for start in range(0, len(data), SEGMENT):
                 piece = data[start : start + SEGMENT]
                 yield self.packet(now, from_client, (PSH if start + SEGMENT >= len(data) else 0) | ACK, piece)
                 now += 0.000001
-                unacknowledged += from_client
-                if self.acknowledge and unacknowledged >= 2:
-                    yield self.packet(now, False, ACK)
-                    now, unacknowledged = now + 0.000001, 0
+                unacknowledged[from_client] += 1
+                if self.acknowledge and unacknowledged[from_client] >= 2:
+                    yield self.packet(now, not from_client, ACK)
+                    now, unacknowledged[from_client] = now + 0.000001, 0
         yield self.packet(now + 0.0001, True, FIN | ACK)
         yield self.packet(now + 0.0002, False, FIN | ACK)
         yield self.packet(now + 0.0003, True, ACK)

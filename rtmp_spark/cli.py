@@ -131,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
+    as_json = argv[:1] == ["ingest"] and "--json" in argv  # a scheduler gets one line, whatever happens
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy does no linear algebra here: do not start its threads
     _set_output_encoding("--json" in argv)
     try:
@@ -144,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         if sys.stderr.isatty():
             print(file=sys.stderr)  # ends the line with ^C and the progress
-        return print_error(str(stop) or "Interrupted.", "", INTERRUPTED)
+        return print_error(str(stop) or "Interrupted.", "", INTERRUPTED, as_json=as_json)
     except BrokenPipeError:
         # `rtmp-spark ... | head` closed the pipe: prevent another error when Python flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return print_error(*explain_error(error))
+        return print_error(*explain_error(error), as_json=as_json)
 
 
 def _set_output_encoding(as_json: bool) -> None:

@@ -48,7 +48,7 @@ _PARAMETER = re.compile(r"(?<=[?&])([^=&?\s]+)=([^&\s\]\"']*)")
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SUBWORD = re.compile(r"[^/.:?&=@#|]+")  # NAME in mp4:NAME.flv
 _DEFAULT_INSTANCE = "_definst_"  # of Adobe's and Wowza's servers
-_WORD = re.compile(r"[^\s\"'\[\](){}<>,;]+")
+_WORD = re.compile(r"(?P<unit>(?<=[0-9] )m?s\b)|[^\s\"'\[\](){}<>,;]+")  # "10 s" is a time, even if a stream is "s"
 
 
 def load_key() -> bytes:
@@ -151,16 +151,19 @@ class Redactor:
         if self._key is None or not known:
             return text
         if len(known) > REDACT_CACHE_SECRETS or len(text) > REDACT_CACHE_CHARACTERS:
-            return _WORD.sub(lambda found: self._word(found[0], known), text)
+            return _WORD.sub(lambda found: self._word(found, known), text)
         asked = text, frozenset(known)
         hidden = self._texts.get(asked)
         if hidden is None:
             if len(self._texts) >= REDACT_CACHE_TEXTS:
                 self._texts.clear()
-            hidden = self._texts[asked] = _WORD.sub(lambda found: self._word(found[0], known), text)
+            hidden = self._texts[asked] = _WORD.sub(lambda found: self._word(found, known), text)
         return hidden
 
-    def _word(self, word: str, known: set[str]) -> str:
+    def _word(self, found: re.Match[str], known: set[str]) -> str:
+        word = found[0]
+        if found["unit"]:
+            return word
         bare = word.rstrip(".:!?")
         plain = bare.partition("?")[0]
         for candidate in (word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")):

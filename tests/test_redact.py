@@ -85,6 +85,12 @@ def test_a_known_stream_name_is_hashed_in_later_texts() -> None:
     assert answer["x"] == "show12"
 
 
+def test_a_unit_is_not_a_stream_name() -> None:
+    redact = Redactor(b"k")
+    known = {redact.token("s")}
+    assert redact.text("10.0 s after s.", known) == f"10.0 s after {redact.token('s')}."
+
+
 def test_streams_are_found_by_name_or_hash() -> None:
     redact = Redactor(b"k")
     for wanted in ("show?a=1", "show", redact.token("show"), redact.stream_name("show?a=1")):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_MASK
+from rtmp_spark.codec.limits import FIRST_COMMANDS, REDACT_CACHE_SECRETS
 from rtmp_spark.codec.shared_arguments import Arguments
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import CommandFact, Row
 from rtmp_spark.conversation.session import Exchange
-
-FIRST_COMMANDS = 24  # commands kept for display if the table `commands` is not wanted
 
 
 class CommandRows:
@@ -49,8 +48,8 @@ class CommandRows:
         )  # fmt: skip
 
     def _without_secrets(self, fact: CommandFact, description: str | None) -> tuple[str, str | None]:
-        """Arguments as JSON, and the description. Commands of the same bytes share them if the same stream names are
-        known."""
+        """Arguments as JSON, and the description. Commands of the same bytes share them if the same few stream names
+        are known."""
         secrets, args = self._secrets, fact.args
         notes = args.notes if type(args) is Arguments else {}
         noted = notes.get(CommandRows)
@@ -60,5 +59,6 @@ class CommandRows:
         if description is not None:
             description = secrets.hide(description)
         args_json = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
-        notes[CommandRows] = secrets.redactor, frozenset(secrets.known), args_json, description
+        if len(secrets.known) <= REDACT_CACHE_SECRETS:  # a connection may have thousands, and each note has a copy
+            notes[CommandRows] = secrets.redactor, frozenset(secrets.known), args_json, description
         return args_json, description

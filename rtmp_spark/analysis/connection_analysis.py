@@ -6,19 +6,21 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rtmp_spark.analysis.command_rows import CommandRows
-from rtmp_spark.analysis.connection_rows import TS_COLUMNS, ConnectionRows
-from rtmp_spark.analysis.interval_rows import SETTLED_SECONDS, OpenSeconds, TcpSecond
-from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.analysis.interval_rows import OpenSeconds, TcpSecond
+from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
+from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.wrapping import Wrapping
+from rtmp_spark.codec.limits import SETTLED_SECONDS
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets, PendingFactRedaction
 from rtmp_spark.conversation.conversation import Conversation, ConversationOptions, Progress
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
@@ -31,15 +33,23 @@ from rtmp_spark.forensics.connection_rules import ConnectionRules
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
 from rtmp_spark.forensics.fact_rules import fact_findings
-from rtmp_spark.forensics.findings import Finding, FindingFold, without_secrets
+from rtmp_spark.forensics.findings import Finding, FindingFold
 from rtmp_spark.forensics.loss_rules import loss_pct
+
+_ALL_TIME = 1 << 62  # later than every packet
 
 
 class ConnectionObserver:
     """Is called for each connection of an analysis. Subclasses override the methods that they need."""
 
+    live = False  # whether `settled` is called
+
     def closed(self, connection: ConnectionAnalysis) -> None:
         """A connection that gave rows is over."""
+
+    def settled(self, batches: Sequence[Batch]) -> None:
+        """Both sides of a connection ended while the capture is still being written. These are its rows if no more
+        packets of it come; `closed` follows later."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,10 @@ class ConnectionAnalysis:
         if self._identify(final=False):
             self._take(self.conversation.advance(at, newest_second))
             self._emit_seconds(newest_second - SETTLED_SECONDS)
+
+    def wait_for_helpers(self) -> None:
+        """Wait for all that helper processes decode."""
+        self.conversation.directions.catch_up(_ALL_TIME)
 
     def rest(self) -> None:
         """No window follows for now: emit what helper processes still decode."""
@@ -258,7 +272,7 @@ class ConnectionAnalysis:
             measured["loss_pct"] = loss_pct(ending.streams[span.direction])
             sink.add_late("streams", [stream_row(uid, session, span, self.secrets, measured)])
         sink.add_late("endings", [ended_connection(self.conversation, ending, cause)])
-        self._rows.add_findings([without_secrets(row, self.secrets.hide) for row in self.findings.rows(uid)])
+        self._rows.add_findings(self.findings.rows(uid, self.secrets.hide))
         if sink.wants("connections"):
             row = connection_row(
                 self.conversation, session, self.rules, self.secrets, settings.sensor, ending, cause
@@ -280,21 +294,12 @@ class ConnectionAnalysis:
                 self.rules.expect_redacted_name(name, redacted)
         return {
             "conversation": conversation,
-            "session": self._session_state(),
+            "session": self.session.state(self.secrets),
             "secrets": sorted(self.secrets.known),
             "rules": None if self.rules is None else self.rules.state(),
             "findings": self.findings.state(self.secrets.hide),
             "seconds": [seconds.state() for seconds in self.seconds],
         }
-
-    def _session_state(self) -> dict[str, Any]:
-        state, hide = self.session.state(self.secrets.redactor), self.secrets.hide
-        for name in ("flash_ver", "server_ver"):
-            state[name] = state[name] and hide(state[name])
-        for requests in state["pending"]["by_transaction"].values():
-            for _, request in requests:
-                request[2] = self.secrets.command_name(request[2])
-        return state
 
     @classmethod
     def resume(cls, state: dict[str, Any], connection: Connection, context: AnalysisContext) -> ConnectionAnalysis:

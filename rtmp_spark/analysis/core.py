@@ -6,8 +6,10 @@ The sequential analysis (recording.py) and the decoding of one bucket (ingest/de
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from rtmp_spark.analysis.connection_analysis import (
@@ -27,14 +29,15 @@ from rtmp_spark.capture.tcp.reassembler import Reassembler
 from rtmp_spark.capture.tcp.stream_items import Closed, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import SessionWrapping, SharedConnection, Tunnels
+from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
 from rtmp_spark.conversation.conversation import ConversationOptions
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
+from rtmp_spark.forensics.attempts import number_attempts
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 
 _AFTER_ALL = 1 << 62  # later than every packet
-
-
+_SETTLED_TABLES = ("connections", "streams", "findings")
 _NO_SECOND = 1 << 40  # later than every second
 
 
@@ -87,6 +90,9 @@ class AnalysisCore:
         self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
         self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
+        self.live = False  # whether the observer is told about connections as soon as they are settled
+        self._told: set[int] = set()  # connections that it knows
+        self._to_tell = SETTLED_PER_WINDOW
         self.connections = 0
         self.refusals: Counter[str] = Counter()  # why connections gave no rows
         self.other_connections: Counter[int] = Counter()  # TCP connections that are not RTMP, by file number
@@ -131,9 +137,9 @@ class AnalysisCore:
         self._deliver(self._reassembler.finish(), _AFTER_ALL, final=True)
         return self._finished
 
-    def ready(self) -> list[Batch]:
-        """Full batches that need no capture id."""
-        return self.sink.ready()
+    def ready(self, *, all_rows: bool = False) -> list[Batch]:
+        """Full batches that need no capture id, or all rows of these tables."""
+        return self.sink.ready(all_rows=all_rows)
 
     def batches(self, capture_ids: Sequence[str | None]) -> Iterator[Batch]:
         """All rows so far; `capture_ids` are those of all files so far, by number."""
@@ -191,6 +197,9 @@ class AnalysisCore:
             if session.connection.tag is not None:
                 touched.setdefault(session.connection.number, session.connection.tag)
         self._take_seconds()
+        if self._context.settings.in_order:
+            for analysis in touched.values():
+                analysis.wait_for_helpers()
         for analysis in touched.values():
             analysis.advance(at, min(self._newest_second, self._next_head_second))
         self._close_all(closed, final=final)
@@ -246,6 +255,9 @@ class AnalysisCore:
 
     def _close(self, analysis: ConnectionAnalysis) -> None:
         connection = analysis.connection
+        if self.live and self._finished is None:
+            self._tell(analysis)
+        self._told.discard(connection.number)
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
@@ -261,6 +273,39 @@ class AnalysisCore:
         self._early.pop(connection.number, None)
         wanted = self._context.settings.filter.admits_ends((connection.a, connection.b))
         self._refuse("no data" if wanted else "filtered", connection.files)
+
+    def tell_settled(self) -> None:
+        """Show the observer the connections whose both sides have ended since the last call."""
+        for analysis in self._open.values():
+            if analysis.connection.closed_ts_ns is not None:
+                self._tell(analysis)
+        self._to_tell = SETTLED_PER_WINDOW
+
+    def _tell(self, analysis: ConnectionAnalysis) -> None:
+        """Show the observer the rows that this connection would have if it were over: those of a copy."""
+        connection = analysis.connection
+        if (
+            not self._to_tell
+            or connection.number in self._told
+            or analysis.refusal is not None
+            or analysis.wrapping is not None
+        ):
+            return
+        self._told.add(connection.number)
+        self._to_tell -= 1
+        saved = {
+            "connection": connection.state(None),
+            "analysis": analysis.state(),
+            "unacknowledged": self._reassembler.unacknowledged(connection),
+        }
+        settings = replace(self._context.settings, rules_across_connections=False, helpers=None, hook=None)
+        copy = AnalysisCore(settings, _SETTLED_TABLES)
+        copy.resume(json.loads(json.dumps(saved)))
+        copy.finish()
+        copy.sink.add("streams", number_attempts(copy.sink.take_late("streams"), {}))
+        batches = list(copy.batches([""]))  # a capture that is still being written has no id
+        if batches:
+            self._context.observer.settled(batches)
 
     # -- connections that continue --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec import flv
 from rtmp_spark.codec.command import parse_command, without_set_data_frame
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
+from rtmp_spark.codec.limits import EXTRACT_SEARCHED_BYTES, EXTRACT_STARTS
 from rtmp_spark.codec.message import (
     AGGREGATE,
     AUDIO,
@@ -29,8 +30,6 @@ from rtmp_spark.codec.message import (
 from rtmp_spark.conversation.decoding.message_facts import MessageHook
 
 _BUFFER_BYTES = 1 << 20
-_SEARCHED_BYTES = 1 << 16  # of the data tags of a stream, for secrets
-_MOST_STARTS = 1000  # on one stream id; later starts do not begin another stream
 _LEFT_OUT_DATA = frozenset(
     {"|RtmpSampleAccess", "@clearDataFrame", "onStatus"}
 )  # addressed to the peer, not part of the stream
@@ -70,8 +69,8 @@ class FlvTrack:
             self.audio |= type_id == AUDIO
             self.video |= type_id == VIDEO
             self.tags += 1
-        elif len(self.data) < _SEARCHED_BYTES:
-            self.data += payload[:_SEARCHED_BYTES] + b"\0"
+        elif len(self.data) < EXTRACT_SEARCHED_BYTES:
+            self.data += payload[:EXTRACT_SEARCHED_BYTES] + b"\0"
         self._buffer += flv.dump_tag(type_id, timestamp & 0xFFFFFFFF, payload)
         if len(self._buffer) > _BUFFER_BYTES:
             self.flush()
@@ -89,7 +88,7 @@ class FlvTrack:
                 shutil.copyfileobj(tags, file)
             other.path.unlink()
         self._buffer += other._buffer
-        self.data += other.data[: max(_SEARCHED_BYTES - len(self.data), 0)]
+        self.data += other.data[: max(EXTRACT_SEARCHED_BYTES - len(self.data), 0)]
         self.audio, self.video = self.audio or other.audio, self.video or other.video
         self.tags, self.incomplete = self.tags + other.tags, self.incomplete + other.incomplete
 
@@ -123,7 +122,7 @@ class FlvExtraction(ConnectionObserver):
                 tracks = self._tracks.get((number, direction, event.stream_id))
                 _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id, False), event)
             elif type_id in COMMANDS and _starts_stream(type_id, event.payload):
-                if len(self._tracks.get((number, direction, event.stream_id), ())) < _MOST_STARTS:
+                if len(self._tracks.get((number, direction, event.stream_id), ())) < EXTRACT_STARTS:
                     self._begin(number, direction, event.stream_id, True)
 
         return take

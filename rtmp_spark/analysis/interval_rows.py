@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from rtmp_spark.conversation.facts import MediaSecond, Row, add_seconds
 
-SETTLED_SECONDS = 300  # a second this much older than the newest packet is final
-
 
 class TcpSecond(NamedTuple):
     """Figures of TCP in one second, in the order of the reassembler's columns. -1: unknown."""

@@ -22,13 +22,13 @@ from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.memory_tuning import rare_collections
 from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments
+from rtmp_spark.codec.limits import ANALYZED_BYTES
 from rtmp_spark.schema import TABLES, arrow_schema
 
 REQUIRED = ("ts_ns", "src", "sport", "dst", "dport", "seq", "ack", "flags", "window", "payload")
 OPTIONAL = ("payload_missing", "vlan", "ip_id", "window_scale", "tcp_header")
 PLACE = ("path", "frame", "record_offset")  # where a packet is: its file, and its place there
 DECODED = tuple(name for name in TABLES if name not in ("captures", "deliveries", "paths", "open_flows"))
-FLUSH_BYTES = 16 << 20  # of payload; after so many, rows are taken from the analysis
 _FRAMES = ("frame", "frame_first", "frame_last")
 _CAPTURES = ("capture_id", "capture_id_last")
 _NO_HEADER = bytes(20)  # its checksum 0 counts as unknown
@@ -56,7 +56,7 @@ class PacketTable:
                     self._core.feed(_block(segments), segments, number)
                     read += len(segments.data)
                 yield from self._made(self._core.ready())
-                if read >= FLUSH_BYTES:
+                if read >= ANALYZED_BYTES:
                     yield from self._made(self._core.batches(self._paths))
                     read = 0
             self._core.finish()

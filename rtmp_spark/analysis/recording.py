@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol, cast
 
 from rtmp_spark import __version__
 from rtmp_spark.analysis.connection_analysis import ConnectionObserver
@@ -20,13 +20,14 @@ from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.files.content_hash import TreeHash
 from rtmp_spark.capture.files.file_facts import FileFacts
+from rtmp_spark.capture.files.live_input import LiveInput, open_live
 from rtmp_spark.capture.files.open_capture import Capture, OnBytes, open_capture, sort_by_first_packet
 from rtmp_spark.capture.memory_tuning import rare_collections
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog, can_decrypt, tls_secrets
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
-from rtmp_spark.codec.limits import Limits
+from rtmp_spark.codec.limits import READ_WINDOW_BYTES, Limits
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.attempts import number_attempts
 from rtmp_spark.forensics.ended_connection import Ended
@@ -61,6 +62,32 @@ class LocalFiles:
         return open_capture(facts.path, limits, on_bytes=on_bytes, facts=facts)
 
 
+class LiveFiles(LocalFiles):
+    """Captures of which some are pipes, or with `follow` files that grow: what is there is read at once."""
+
+    def __init__(self, *, follow: bool = False) -> None:
+        self._follow = follow
+        self._input: LiveInput | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether more of the capture may come."""
+        return self._input is not None and not self._input.ended
+
+    def stop(self) -> bool:
+        """What is there now is the rest; returns whether anything was being read."""
+        if self._input is None:
+            return False
+        self._input.stop()
+        return True
+
+    def open(self, facts: FileFacts, limits: Limits, on_bytes: OnBytes | None) -> Capture:
+        self._input = open_live(facts.path, follow=self._follow)
+        if self._input is None:
+            return super().open(facts, limits, on_bytes)
+        return Capture(cast(BinaryIO, self._input), limits, READ_WINDOW_BYTES, on_bytes, facts, close_file=True)
+
+
 class Recording:
     """Captures that belong together: iterate `batches()` once; `files` and `connections` are final after that."""
 
@@ -79,7 +106,8 @@ class Recording:
         self.settings = settings or Settings()
         self._paths = [os.fspath(path) for path in paths]
         self._source = source or LocalFiles()
-        self._core = AnalysisCore(self.settings, tables, observer)
+        self._observer = observer or ConnectionObserver()
+        self._core = AnalysisCore(self.settings, tables, self._observer)
         self._core.several_files = len(self._paths) > 1
         self._dissector = Dissector()
         self._hash = identify and any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
@@ -141,10 +169,14 @@ class Recording:
             for block in capture:
                 segments = self._dissector.segments(block)
                 taken = take_secrets(self.settings.keylog, capture, taken)
+                waiting = isinstance(self._source, LiveFiles) and self._source.waiting
+                self._core.live = waiting and self._observer.live
                 self._core.feed(block, segments, number)
                 if self._progress is not None:
                     self._progress(capture.size_bytes, number)
-                yield from self._core.ready()
+                yield from self._core.ready(all_rows=waiting)
+                if self._core.live:
+                    self._core.tell_settled()
         file.capture_id = tree.result() if self._hash else file.path
         file.conclude(self._new_problems())
 
@@ -208,10 +240,3 @@ def capture_row(file: FileFacts, sensor: str) -> Row:
         file.link_types, file.snaplen, file.packets, file.truncated.count, file.other_flows, *times,
         file.status, file.error_code, file.error_hint, __version__, None,
     )  # fmt: skip
-
-
-def _about(path: str) -> FileFacts:
-    if path == "-":
-        return FileFacts(path)
-    facts = Path(path).stat()
-    return FileFacts(path, size_bytes=facts.st_size, modified_at=facts.st_mtime_ns // 1000)

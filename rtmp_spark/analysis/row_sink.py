@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from rtmp_spark import schema
 from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
+from rtmp_spark.codec.limits import BATCH_BYTES, BATCH_ROWS, HELD_BYTES
 
 Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
 
-BATCH_ROWS = 8192
-BATCH_BYTES = 16 << 20  # of the columns whose length the sender decides; a batch has at least one group of rows
-HELD_BYTES = 32 << 20
 _CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
 _KNOWS_ITS_ID = "captures"
 _LONG_COLUMNS = {"commands": ("name", "args", "code", "description"), "payloads": ("payload",)}
@@ -181,8 +179,12 @@ class RowSink:
         else:
             self._ready.append((waiting.table, batch))
 
-    def ready(self) -> list[Batch]:
-        """Full batches that need no capture id."""
+    def ready(self, *, all_rows: bool = False) -> list[Batch]:
+        """Full batches that need no capture id, or all rows of these tables."""
+        if all_rows:
+            for waiting in self.tables.values():
+                if len(waiting) and waiting.table not in self._spools:
+                    self._batch(waiting)
         ready, self._ready = self._ready, []
         return ready
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.analysis.connection_analysis import ConnectionObserver
 from rtmp_spark.analysis.path_rows import COLUMNS, path_rows
-from rtmp_spark.analysis.recording import ALL_TABLES, Progress, Recording
+from rtmp_spark.analysis.recording import ALL_TABLES, CaptureSource, Progress, Recording
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.files.file_facts import FileFacts
@@ -36,9 +36,11 @@ class SensorRecordings:
         progress: Progress | None = None,
         observer: ConnectionObserver | None = None,
         identify: bool = True,
+        source: CaptureSource | None = None,
     ) -> None:
         """`captures`: the files of each sensor. The other arguments are those of `Recording`."""
         self._tables = set(tables)
+        self._helpers = settings.helpers
         self._compares = "paths" in self._tables and len(captures) > 1
         needed = [*tables, *(name for name in COLUMNS if self._compares and name not in self._tables)]
         self._read: list[Recording] = []
@@ -52,6 +54,7 @@ class SensorRecordings:
                     progress=None if progress is None else _numbered_from(before, progress),
                     observer=observer,
                     identify=identify,
+                    source=source,
                 )
             )
             before += len(paths)
@@ -77,6 +80,13 @@ class SensorRecordings:
         return sum((recording.severities for recording in self._read), Counter[str]())
 
     def batches(self) -> Iterator[Batch]:
+        try:
+            yield from self._batches()
+        finally:
+            if self._helpers is not None:
+                self._helpers.close()
+
+    def _batches(self) -> Iterator[Batch]:
         for recording in self._read:
             self._room = COMPARED_MESSAGES // len(self._read)
             for table, batch in recording.batches():

@@ -60,4 +60,5 @@ class Settings:
     measured: bool = True  # False: streams are not measured; columns and rules that need measures stay empty
     rules_across_connections: bool = True  # False: a later step applies them, to more connections
     helpers: HelperPool | None = None  # processes that decode long runs
+    in_order: bool = False  # with helpers: rows of messages come in the same order as without
     hook: HookFactory | None = None  # called with every message

@@ -5,6 +5,7 @@ All later steps work on these columns; no step creates an object per packet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,14 @@ class PacketBlock:
             self.origlen[wanted],
             self.link_type[wanted],
         )
+
+
+def joined(blocks: Sequence[PacketBlock]) -> PacketBlock:
+    """Blocks of one window, in order, as one block."""
+    if len(blocks) == 1:
+        return blocks[0]
+    columns = zip(*((b.frame, b.ts_ns, b.start, b.caplen, b.origlen, b.link_type) for b in blocks))
+    return PacketBlock(blocks[0].data, *map(np.concatenate, columns))
 
 
 def rows_at(data: bytes, offsets: Ints, width: int) -> Bytes:

@@ -1,5 +1,8 @@
-"""Every bound of the project, with its reason: how much memory, work and time the input may cost, and the thresholds
-that decide between two readings of the same bytes.
+"""Every bound on what the input may cost in memory, work and time, with its reason, and the thresholds that decide
+between two readings of the same packets.
+
+Thresholds of rules are in forensics/thresholds.py. How an ingest divides its work, and how much a screen or a page
+shows, is decided beside the code that does it.
 
 Memory follows these numbers, never a length field from the wire. There are two kinds:
 
@@ -132,6 +135,8 @@ LEAST_EFFORT = 100  # charged for any search, in steps
 BACK_EFFORT = 20_000  # steps before the messages in front of a boundary are given up
 BACK_BYTES = 128 * KIB  # distance before a boundary within which the message that ends there is searched
 COMPACT_DELTA_MS = 1024  # largest timestamp delta that an fmt 2 header found backwards may carry
+LENGTH_KNOWN_BITS = 16  # evidence required of a message whose length is known, or to leave one alone
+LENGTH_UNKNOWN_BITS = 30  # evidence required of a message whose length is only inferred
 
 # Chunk sizes (cuts.py)
 MARKS_TRIED = 2000  # continuation headers tried in one message to find an unusual chunk size
@@ -159,6 +164,7 @@ MAX_PICTURE_SIDE = 0xFFFF  # pixels; a parameter set that declares a larger pict
 
 READ_WINDOW_BYTES = 8 * MIB  # of a file in memory at a time: large enough that the cost per window does not matter
 FIRST_WINDOW_BYTES = 1 << 16  # where only the first packet is wanted
+LIKELY_PACKET_BYTES = 64 * KIB  # longer than most records; read along, so that few records need a second read
 PACKET_SEARCH_BYTES = 2 * MIB  # to find the first record of a byte range: a chain of the largest records fits
 RECORD_CHAIN_LENGTH = 24  # consecutive plausible record headers that prove a record boundary
 RECORD_CHAIN_LEAST = 3  # of them where the searched bytes end earlier
@@ -193,6 +199,7 @@ LOSS_SECOND_BYTES = 20_000  # a share of lost bytes needs so many in the second 
 HELD_SEGMENT_COST = 256  # bytes a held segment counts at least: what it costs in memory however short it is
 KEPT_CONFLICTS = 1024  # retransmissions with other bytes, per direction, that are reported; the rest is counted
 REORDERED_WITHIN_NS = 3_000_000  # a hole filled later than this was retransmitted (Wireshark's threshold)
+NEAR_IP_IDS = 4096  # IP ids closer than this tell the order of two packets; others may be random
 HOLE_WAIT_NS = 60_000_000_000  # no packet is recorded this long after data that was sent after it
 FARTHEST_ACK_BYTES = 1 << 30  # an acknowledgement beyond this is not about data that could be missing
 LINGER_NS = 60_000_000_000  # a closed connection still owns packets of its endpoints for so long (TIME_WAIT)
@@ -275,8 +282,17 @@ MAX_PENDING_REQUESTS = 1024  # requests of one direction, or of one stream, that
 MAX_KNOWN_REQUESTS = 4096  # subjects of requests remembered to recognise answers that were recorded too early
 MAX_STREAMS = 4096  # streams of one connection that get a row
 MAX_GUESSED_STREAMS = 64  # open streams among which the one that media on an unknown stream id belongs to is searched
+SETTLED_PER_WINDOW = 16  # connections that are shown while a capture is still being written; more cannot be read
 LONG_RUN_BYTES = 1 << 20  # shortest run that is worth sending to a helper process
 SHARED_MEMORY_BYTES = 16 << 20  # of one helper process; a longer run is sent through the pipe
+NEARBY_US = 2_000_000  # a request recorded this much later than an answer is not the request that it answers
+
+# How a connection ended (ending.py)
+IDLE_US = 5_000_000  # a close after silence this long is taken for a timeout
+TEARDOWN_US = 10_000_000  # media this long after a teardown belongs to something else
+RETRANSMITTED_US = 3_000_000  # a peer is gone if nothing new was sent to it, only retransmitted, for this long
+REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
+TURNED_AWAY_US = 1_000_000  # a close this soon after a request is its answer
 
 
 # -- forensics --------------------------------------------------------------------------------------------------------
@@ -322,6 +338,18 @@ LISTED_DETAILS = 5  # distinct details that one row of `findings` lists
 DETAIL_CHARACTERS = 2000  # of one row of `findings`
 MAX_FINDING_KINDS = 1024  # of one connection; beyond this, findings of different streams are counted together
 MAX_FINDING_STREAMS = 4096  # streams remembered per kind of finding; as many as can have rows
+
+
+# -- analysis ---------------------------------------------------------------------------------------------------------
+
+ANALYZED_BYTES = 16 * MIB  # of payload; after so many, rows are taken from the analysis
+BATCH_ROWS = 8192
+BATCH_BYTES = 16 * MIB  # of the columns whose length the sender decides; a batch has at least one group of rows
+HELD_BYTES = 32 * MIB  # of rows that wait for their capture id in memory; more are held in a temporary file
+SETTLED_SECONDS = 300  # a second this much older than the newest packet is final
+FIRST_COMMANDS = 24  # commands kept for display if the table `commands` is not wanted
+EXTRACT_SEARCHED_BYTES = 1 << 16  # of the data tags of an extracted stream, for secrets
+EXTRACT_STARTS = 1000  # on one stream id; later starts do not begin another stream
 
 
 # -- rtmp_relay: bounds on what one peer can make the live programs hold ----------------------------------------------

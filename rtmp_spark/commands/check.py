@@ -14,7 +14,7 @@ from typing import Any
 
 from rtmp_spark.codec.errors import Severity, UserError, ViolationCode, path_remedy
 from rtmp_spark.commands.exit_codes import FINDINGS, NO_RTMP
-from rtmp_spark.commands.output.json_lines import json_line
+from rtmp_spark.commands.output.tables.json_lines import json_line
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _TABLES = ("findings", "connections", "streams", "captures", "paths")
@@ -25,7 +25,7 @@ _COLUMNS = {  # of tables that are not read as a whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from rtmp_spark.commands.options.capture_options import add_filter_arguments, add_path_argument
+    from rtmp_spark.commands.options.capture_options import add_filter_arguments, add_jobs_argument, add_path_argument
 
     add_path_argument(parser, or_lake=True, with_sensor=True)
     parser.add_argument("--lake", metavar="DIR", help="check the findings of a lake instead")
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decoder", metavar="CMD", help="test this program: it reads a vector as JSON and prints the decoded events"
     )
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_vectors(directory: str, decoder: str | None, quiet: bool) -> int:
-    from rtmp_spark.commands.output.progress_line import ProgressLine
+    from rtmp_spark.commands.output.progress.progress_line import ProgressLine
     from rtmp_spark.vectors import BUNDLED
     from rtmp_spark.vectors.run import run_directory, vector_files
 
@@ -170,8 +171,8 @@ def _of_captures(
     from rtmp_spark.commands.options.capture_options import make_settings
     from rtmp_spark.commands.options.sensor_files import all_files
     from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
-    from rtmp_spark.commands.output.json_lines import json_rows
-    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
+    from rtmp_spark.commands.output.tables.json_lines import json_rows
 
     progress = BytesRead(all_files(captures), args.quiet)
     recording = SensorRecordings(captures, make_settings(args), _TABLES, progress=progress)
@@ -187,7 +188,7 @@ def _of_lake(args: argparse.Namespace) -> tuple[dict[str, list[dict[str, Any]]],
     import pyarrow.compute as pc
 
     from rtmp_spark.commands.options.capture_options import refuse_for_lake
-    from rtmp_spark.commands.output.json_lines import json_rows
+    from rtmp_spark.commands.output.tables.json_lines import json_rows
     from rtmp_spark.lake.reader import open_lake
 
     refuse_for_lake(args)

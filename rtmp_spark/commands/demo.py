@@ -19,14 +19,14 @@ from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.commands.demo_traffic import PARTIES, make_traffic
 from rtmp_spark.commands.exit_codes import ENVIRONMENT
 from rtmp_spark.commands.output.demo_output import DemoResult, as_json, print_result, short_path
-from rtmp_spark.commands.output.step_lines import StepLines
+from rtmp_spark.commands.output.progress.step_lines import StepLines
 from rtmp_spark.install_command import install_command
+from rtmp_spark.report.verdict import SEVERITIES
 
 if TYPE_CHECKING:
     from rtmp_spark.report.table_source import Tables
 
 DEFAULT_FAULT = ViolationCode.MEDIA_ANNEXB
-_SEVERITIES = ("error", "warning", "info")
 _WITHOUT_SPARK = "Or run the demo without tables: rtmp-spark demo --no-spark"
 
 
@@ -166,7 +166,7 @@ def _check_and_report(demo: DemoResult, steps: StepLines, tables: Tables, comman
 def _rank(row: dict[str, Any], planted: str) -> tuple[bool, int, int, str, int]:
     """Sort key of findings: the planted fault first, then by severity, party and rule."""
     party = PARTIES.index(row["party"]) if row["party"] in PARTIES else len(PARTIES)
-    return row["rule_id"] != planted, _SEVERITIES.index(row["severity"]), party, row["rule_id"], row["frame"] or 0
+    return row["rule_id"] != planted, SEVERITIES.index(row["severity"]), party, row["rule_id"], row["frame"] or 0
 
 
 def _files_so_far(demo: DemoResult) -> str:

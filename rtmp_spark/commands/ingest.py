@@ -14,10 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.exit_codes import INTERRUPTED
 from rtmp_spark.commands.options.capture_options import load_keylog
 from rtmp_spark.commands.options.ingest_options import add_ingest_arguments, ingest_options
-from rtmp_spark.commands.output.error_message import explain_error
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 
 if TYPE_CHECKING:
@@ -34,22 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        return _run(args)
-    except (Exception, KeyboardInterrupt) as error:
-        if args.json:  # a scheduler gets one line in every case
-            print(json.dumps(_failure(error)))
-        raise
-
-
-def _failure(error: BaseException) -> dict[str, object]:
-    if not isinstance(error, Exception):
-        return {"exit_code": INTERRUPTED, "error": str(error) or "Interrupted."}
-    text, remedy, code = explain_error(error)
-    return {"exit_code": code, "error": f"{text} {remedy}".strip()}
-
-
-def _run(args: argparse.Namespace) -> int:
     if not args.paths and not args.follow:
         raise UserError("No captures given.", "Name files or directories, or use --follow DIR.")
     load_keylog(args)  # reports an invalid key log before Spark starts
@@ -89,7 +71,7 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
 
 
 def _once(args: argparse.Namespace, paths: Iterable[str | CaptureFile], stop: Stop) -> int:
-    from rtmp_spark.commands.output.progress_display import progress_display
+    from rtmp_spark.commands.output.progress.progress_display import progress_display
     from rtmp_spark.spark.cancellable import Stopped
     from rtmp_spark.spark.pipeline import ingest
 

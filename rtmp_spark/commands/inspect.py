@@ -6,16 +6,22 @@ By default it prints a screen for people, with `--table` one table, with `--json
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.options.argument_types import count, parse_names
 from rtmp_spark.commands.options.capture_options import (
     add_filter_arguments,
+    add_jobs_argument,
     add_path_argument,
     make_settings,
 )
 from rtmp_spark.commands.options.sensor_files import all_files, files_by_sensor
+
+if TYPE_CHECKING:
+    from rtmp_spark.analysis.recording import LiveFiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--where", metavar="SQL", help="with --table: only rows for which this condition is true")
     parser.add_argument("--limit", type=count, metavar="N", help="with --table: at most this many rows")
+    parser.add_argument("--follow", action="store_true", help="wait for more packets at the end of FILE, until Ctrl-C")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON Lines, one row per line")
     form.add_argument("--csv", action="store_true", help="with --table: print CSV with a header line")
     parser.add_argument("--keep-payloads", action="store_true", help="include the table payloads")
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def table_names() -> tuple[str, ...]:
@@ -41,15 +49,17 @@ def table_names() -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rtmp_spark.analysis.recording import LiveFiles
     from rtmp_spark.analysis.sensor_recordings import SensorRecordings
     from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
     from rtmp_spark.commands.output.inspect_screen import SCREEN_TABLES, InspectScreen
-    from rtmp_spark.commands.output.json_lines import print_json
-    from rtmp_spark.commands.output.progress_line import BytesRead
-    from rtmp_spark.commands.output.table_output import check_columns, print_chosen
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
+    from rtmp_spark.commands.output.tables.json_lines import print_json
+    from rtmp_spark.commands.output.tables.table_output import check_columns, print_chosen
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
+    settings.in_order = args.json or args.table is not None
     known = table_names()
     tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:
@@ -62,13 +72,19 @@ def run(args: argparse.Namespace) -> int:
     elif not args.json:
         tables = SCREEN_TABLES
     captures = files_by_sensor(args)
-    progress = BytesRead(all_files(captures), args.quiet)
+    paths = all_files(captures)
+    if args.follow and len(paths) > 1:
+        raise UserError("--follow reads a single file.", "Name one file.")
+    source = LiveFiles(follow=args.follow)
+    progress = BytesRead(paths, args.quiet or args.follow)
     screen = None
     if args.table is None and not args.json:
-        screen = InspectScreen(verbose=args.verbose)
+        screen = InspectScreen(verbose=args.verbose, before_printing=progress.done)
     recording = SensorRecordings(
-        captures, settings, tables, progress=progress, observer=screen, identify=screen is None
+        captures, settings, tables, progress=progress, observer=screen, identify=screen is None, source=source
     )
+    if args.follow or paths == ["-"]:
+        _stop_at_interrupt(source)
     batches = recording.batches()
     if args.table is not None:
         print_chosen(batches, args.table, args)
@@ -82,3 +98,17 @@ def run(args: argparse.Namespace) -> int:
     progress.done()
     print_file_problems(recording.files, damage=screen is None)  # the screen has the finding
     return exit_code(recording, args)
+
+
+def _stop_at_interrupt(source: LiveFiles) -> None:
+    """Let Ctrl-C end the capture instead of the command, so that the results are printed; a second one ends the
+    command."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        if not source.stop():
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.default_int_handler:
+        signal.signal(signal.SIGINT, stop)

@@ -12,7 +12,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.options.argument_types import amount
 from rtmp_spark.commands.options.tls_options import add_client_arguments, client_context
 from rtmp_spark.commands.output.output_file import standard_output
-from rtmp_spark.commands.output.transfer_progress import transfer_progress, transfer_summary
+from rtmp_spark.commands.output.progress.transfer_progress import transfer_progress, transfer_summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

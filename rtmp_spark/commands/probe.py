@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,12 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rtmp_spark.commands.output.output_file import output_path
+
+    if args.scenario and not args.listen:
+        raise UserError("--scenario needs --listen.", "Use --only for the cases of a server.")
+    if args.listen and (args.only or args.skip):
+        raise UserError("--only and --skip do not apply to --listen.", "Use --scenario.")
     if args.list:
         return _list(args)
     if bool(args.url) == bool(args.listen):
         raise UserError("Give a URL or --listen.", "For example: rtmp-spark probe rtmp://127.0.0.1/live")
-    if args.timeout <= 0 or args.jobs < 1:
+    if not 0 < args.timeout < math.inf or args.jobs < 1:
         raise UserError("--timeout and --jobs must be positive.", "Use --timeout 5 --jobs 4.")
+    for file in (args.junit, args.html):
+        if file:
+            output_path(file, ())  # an unusable path is reported before the run
     if args.listen:
         return _probe_clients(args)
     return _probe_server(args)
@@ -84,8 +94,9 @@ def _described(case: Case) -> dict[str, object]:
 
 
 def _probe_server(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.progress_line import ProgressLine
+    from rtmp_spark.commands.output.progress.progress_line import ProgressLine
     from rtmp_spark.probe.catalogue import choose
+    from rtmp_spark.probe.outcome import Verdict
     from rtmp_spark.probe.runner import run_cases
 
     cases = choose(args.only, args.skip, args.hostile)
@@ -100,38 +111,64 @@ def _probe_server(args: argparse.Namespace) -> int:
         done += 1
         progress.show(f"{done} of {len(cases)} cases, {result.case.id}")
 
-    async def all_cases() -> list[CaseResult]:
-        await _check_reachable(target)
-        return await run_cases(cases, target, args.jobs, args.captures, count)
+    async def all_cases() -> tuple[list[CaseResult], bool]:
+        if problem := await _unreachable(target):
+            raise UserError(problem, _remedy(problem), ENVIRONMENT)
+        results = await run_cases(cases, target, args.jobs, args.captures, count)
+        if any(result.unreachable for result in results):
+            return results, True
+        undecided = any(result.verdict is Verdict.INCONCLUSIVE for result in results)
+        return results, undecided and bool(await _unreachable(target))
 
-    results = asyncio.run(all_cases())
+    results, lost = asyncio.run(all_cases())
     progress.done()
-    return _report(args, results, args.url)
+    if lost:
+        print("The server stopped during the run: it does not answer any more.", file=sys.stderr)
+    where, _, query = args.url.partition("?")
+    return _report(args, results, f"{where}?***" if query else where, lost)
 
 
 def _target(args: argparse.Namespace) -> Target:
     from rtmp_relay.rtmp_url import parse_url
     from rtmp_spark.probe.wire import Target
 
-    path = args.url.partition("://")[2].partition("?")[0].strip("/")
-    with_name = path.count("/") >= 2
-    url = parse_url(args.url if with_name else args.url.rstrip("/") + "/probe")
+    where, mark, query = args.url.partition("?")
+    scheme, _, path = where.partition("://")
+    if path.strip("/").count("/") == 0:
+        raise UserError(f"{args.url!r} has no app.", f"Write it as {scheme}://host[:port]/app[/name].")
+    with_name = path.strip("/").count("/") >= 2
+    url = parse_url(args.url if with_name else where.rstrip("/") + "/probe" + mark + query)
     name, _, query = url.name.partition("?")
     tls = client_context(args) if url.scheme == "rtmps" else None
     return Target(url.host, url.port, url.app, url.tc_url, tls, args.timeout, name, query, args.publish_key)
 
 
-async def _check_reachable(target: Target) -> None:
+async def _unreachable(target: Target) -> str:
+    """Why no RTMP server can be reached; empty if one reacts to a handshake, even if only by closing the connection."""
     from rtmp_relay.rtmp_url import endpoint, why
     from rtmp_spark.probe.transcript import Transcript
-    from rtmp_spark.probe.wire import Wire
+    from rtmp_spark.probe.wire import Silence, Wire
 
+    where = endpoint(target.host, target.port)
     try:
-        await (await Wire.open(target, Transcript(False))).close()
+        wire = await Wire.open(target, Transcript(False))
     except (OSError, asyncio.TimeoutError) as error:
         reason = why(error) if isinstance(error, OSError) and str(error) else "no answer"
-        text = f"{endpoint(target.host, target.port)} cannot be reached ({reason})."
-        raise UserError(text, "Check the address and whether the server is running.", ENVIRONMENT) from None
+        return f"{where} cannot be reached ({reason})."
+    try:
+        await wire.send(b"\3" + bytes(1536))
+        await wire.receive()
+    except Silence:
+        return f"{where} accepts connections but does not answer a handshake within {target.timeout_s:g} s."
+    finally:
+        await wire.close()
+    return ""
+
+
+def _remedy(problem: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in problem:
+        return "Trust the certificate with --tls-ca FILE, or use --tls-insecure."
+    return "Check the address and whether the server is running."
 
 
 def _probe_clients(args: argparse.Namespace) -> int:
@@ -155,7 +192,7 @@ def _probe_clients(args: argparse.Namespace) -> int:
     return _report(args, results, f"client at {args.listen}")
 
 
-def _report(args: argparse.Namespace, results: list[CaseResult], target: str) -> int:
+def _report(args: argparse.Namespace, results: list[CaseResult], target: str, lost: bool = False) -> int:
     from rtmp_spark.commands.output.output_file import output_path, whole_file
     from rtmp_spark.commands.output.terminal import line_printer
     from rtmp_spark.probe import results as written
@@ -174,9 +211,6 @@ def _report(args: argparse.Namespace, results: list[CaseResult], target: str) ->
         command = f"rtmp-spark probe {target}"
         with whole_file(output_path(args.html, ())) as file:
             file.write(written.page(results, target, command).encode("utf-8", "replace"))
-    lost = any(result.unreachable for result in results)
-    if lost:
-        print("The server stopped during the run: it accepts no connection any more.", file=sys.stderr)
     print(written.counts(results), file=sys.stderr if args.json else sys.stdout, flush=True)
     if any(written.is_failure(result, args.strict) for result in results):
         return FINDINGS

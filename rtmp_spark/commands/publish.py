@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.options.tls_options import add_client_arguments, client_context
-from rtmp_spark.commands.output.transfer_progress import transfer_progress, transfer_summary
+from rtmp_spark.commands.output.progress.transfer_progress import transfer_progress, transfer_summary
 
 if TYPE_CHECKING:
     from rtmp_relay.client.rtmp_client import Progress

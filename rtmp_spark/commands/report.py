@@ -12,6 +12,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.exit_codes import NO_RTMP
 from rtmp_spark.commands.options.capture_options import (
     add_filter_arguments,
+    add_jobs_argument,
     add_path_argument,
     make_settings,
     refuse_for_lake,
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help=argparse.SUPPRESS)  # older versions needed Spark
     parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_captures(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
     from rtmp_spark.report.page import pieces
     from rtmp_spark.report.table_source import DRAWN_COLUMNS, CaptureTables
 
@@ -80,7 +82,7 @@ def _write(target: Path, parts: Iterator[str]) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     """The command that makes this page; the value of --stream is left out because it may be a secret."""
-    from rtmp_spark.commands.output.json_lines import time_text
+    from rtmp_spark.commands.output.tables.json_lines import time_text
 
     words = ["rtmp-spark", "report", *args.paths]
     for name in ("lake", "uid", "host", "port", "stream", "since", "until", "sensor"):

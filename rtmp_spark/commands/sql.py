@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rtmp_spark.commands.output.table_output import print_batches
+    from rtmp_spark.commands.output.tables.table_output import print_batches
     from rtmp_spark.lake.sql import connect, query
 
     if bool(args.paths) == (args.lake is not None):
@@ -38,9 +38,12 @@ def run(args: argparse.Namespace) -> int:
     tables: dict[str, Any]
     if args.lake is not None:
         from rtmp_spark.lake.reader import open_lake
+        from rtmp_spark.lake.sql import tables_of
+        from rtmp_spark.schema import TABLES
 
         refuse_for_lake(args)
-        tables = dict(open_lake(args.lake).tables())
+        lake = open_lake(args.lake)
+        tables = {name: lake.table(name) for name in tables_of(args.query) or TABLES}
     else:
         tables, code = _tables_of_captures(args)
     rows = query(connect(tables), args.query)
@@ -54,7 +57,7 @@ def _tables_of_captures(args: argparse.Namespace) -> tuple[dict[str, pa.Table], 
 
     from rtmp_spark.analysis.sensor_recordings import SensorRecordings
     from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
-    from rtmp_spark.commands.output.progress_line import BytesRead
+    from rtmp_spark.commands.output.progress.progress_line import BytesRead
     from rtmp_spark.lake.sql import tables_of
     from rtmp_spark.schema import arrow_schema
 

@@ -9,12 +9,12 @@ after the request. Nothing else moves and no recorded time changes. An answer wi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS
+from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
-from rtmp_spark.conversation.facts import NEARBY_US, CommandFact, Notable
+from rtmp_spark.conversation.facts import CommandFact, Notable
 
 _STREAM_REQUESTS = frozenset({"publish", "play", "play2"})
 _ANSWERS = frozenset({"_result", "_error", "onStatus"})
@@ -76,7 +76,11 @@ class Requests:
 
 
 def put_off_answers(
-    notable: list[PlacedFact], media_at: list[list[int]], is_unasked: Callable[[int, CommandFact], bool], newest_us: int
+    notable: list[PlacedFact],
+    media_at: list[list[int]],
+    is_unasked: Callable[[int, CommandFact], bool],
+    newest_us: int,
+    beyond: Sequence[PlacedFact] = (),
 ) -> int | None:
     """Move answers, and what their sender sent after them, to after their requests.
 
@@ -85,12 +89,19 @@ def put_off_answers(
         media_at: the packet of each media row, per direction; changed in place.
         is_unasked: whether no earlier request, before `notable`, has this answer. A request may be answered repeatedly.
         newest_us: the newest recorded time.
+        beyond: facts after bytes that are not decoded yet. No answer is moved to these, but it waits for them.
 
     Returns:
         The place of the first answer whose request may still arrive, or None.
     """
     requests: dict[tuple[int, Subject], _Request] = {}  # the first of each
     answers: list[PlacedFact] = []  # without a request so far
+    expected = {  # the earliest time of answers to the requests in `beyond`
+        (placed.direction, subject): placed.fact.ts - NEARBY_US
+        for placed in reversed(beyond)
+        if type(placed.fact) is CommandFact and placed.fact.name not in _ANSWERS
+        for subject in subjects_of(placed.fact)
+    }
     for placed in notable:
         fact, direction = placed.fact, placed.direction
         if type(fact) is not CommandFact:
@@ -111,8 +122,10 @@ def put_off_answers(
             if is_unasked(direction, fact):
                 belongs = late.setdefault(direction, {})
                 belongs[at] = max(request.at + 1, belongs.get(at, 0))
-        elif waits_at is None and newest_us <= fact.ts + NEARBY_US and is_unasked(direction, fact):
-            waits_at = at
+        elif waits_at is None and is_unasked(direction, fact):
+            first_answer = expected.get((1 - direction, subject_of_answer(fact)), newest_us - NEARBY_US)
+            if fact.ts >= min(first_answer, newest_us - NEARBY_US):
+                waits_at = at
     for direction, belongs in late.items():
         _put_off(notable, media_at[direction], direction, belongs)
     if late:

@@ -10,6 +10,7 @@ from rtmp_spark.capture.tcp.tcp_connection import endpoint
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.limits import BRIEF_PAYLOADS_CACHED
+from rtmp_spark.codec.resync.search import may_find
 
 
 def brief_refusal(flow: BriefFlow, *, has_keys: bool) -> str | None:
@@ -36,6 +37,8 @@ def _payload_refusal(payload: bytes, port: int) -> str | None:
         return start.refusal
     if start.phase != "midstream" or has_tunnel_request_in(payload):
         return None
+    if not may_find(payload):
+        return "unknown"
     decoder = RtmpDecoder(phase="midstream")
     events = decoder.receive_data(payload) + decoder.receive_eof()
     return None if any(isinstance(event, MessageReceived) for event in events) else "unknown"

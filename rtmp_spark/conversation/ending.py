@@ -8,14 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rtmp_spark.capture.tcp.half_stream import Stream
+from rtmp_spark.codec.limits import IDLE_US, REFUSAL_US, RETRANSMITTED_US, TEARDOWN_US, TURNED_AWAY_US
 from rtmp_spark.conversation.facts import CLIENT, OTHER_DIRECTION, SENDER, SERVER
 from rtmp_spark.conversation.session import Session
-
-IDLE_US = 5_000_000  # a close after silence this long is taken for a timeout
-TEARDOWN_US = 10_000_000  # media this long after a teardown belongs to something else
-_RETRANSMITTED_US = 3_000_000  # a peer is gone if nothing new was sent to it, only retransmitted, for this long
-_REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it
-_TURNED_AWAY_US = 1_000_000  # a close this soon after a request is its answer
 
 
 class SilentPeer(NamedTuple):
@@ -55,12 +50,12 @@ class Ending(NamedTuple):
             if not sender.unacked_bytes or sender.ts_last_ns is None or receiver.ts_last_ns is None:
                 continue
             silence = (sender.ts_last_ns - receiver.ts_last_ns) // 1000
-            if silence >= IDLE_US and sender.ts_last_ns - sender.top_ts_ns >= _RETRANSMITTED_US * 1000:
+            if silence >= IDLE_US and sender.ts_last_ns - sender.top_ts_ns >= RETRANSMITTED_US * 1000:
                 return SilentPeer(peer, silence)
         return None
 
     def belongs_to_refusal(self, session: Session) -> bool:
-        return session.refused_ts is not None and self.ts_end - session.refused_ts <= _REFUSAL_US
+        return session.refused_ts is not None and self.ts_end - session.refused_ts <= REFUSAL_US
 
 
 def player_left(ending: Ending, session: Session) -> bool:
@@ -107,7 +102,7 @@ def _turned_away(ending: Ending, session: Session) -> bool:
     if any(span.has_media for span in session.spans):
         return False
     asked = [span.ts_start for span in session.spans] + [request.ts for request in session.unanswered()]
-    return bool(asked) and ending.ts_end - max(asked) <= _TURNED_AWAY_US
+    return bool(asked) and ending.ts_end - max(asked) <= TURNED_AWAY_US
 
 
 def _heard_teardowns(ending: Ending, session: Session) -> list[int]:

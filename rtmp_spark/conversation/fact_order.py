@@ -113,7 +113,7 @@ class FactOrder:
             newest_us = min(newest_us, unread.ts)
             known = bisect_left(self._notable, (unread.at,))
             beyond, self._notable = self._notable[known:], self._notable[:known]
-        waits_at = put_off_answers(self._notable, self._media_at, self._requests.is_unasked, newest_us)
+        waits_at = put_off_answers(self._notable, self._media_at, self._requests.is_unasked, newest_us, beyond)
         if beyond:
             self._notable = sorted(self._notable + beyond)
         return waits_at

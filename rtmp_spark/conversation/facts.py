@@ -15,7 +15,6 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 CLIENT, SERVER = "client", "server"
 SENDER = {"c2s": CLIENT, "s2c": SERVER}
 RECEIVER = {"c2s": SERVER, "s2c": CLIENT}
-NEARBY_US = 2_000_000  # a request recorded this much later than an answer is not the request that it answers
 OTHER_DIRECTION = {"c2s": "s2c", "s2c": "c2s"}
 STREAM_STARTS = frozenset({"publish", "play", "play2"})
 

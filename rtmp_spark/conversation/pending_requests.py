@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
@@ -31,8 +32,9 @@ class Request:
         self.nameless = nameless
         self.answered = answered
 
-    def state(self) -> list[Any]:
-        return [self.msg_no, self.ts, self.name, self.frame, self.stream_id, self.nameless, self.answered]
+    def state(self, name: str | None) -> list[Any]:
+        """`name`: the name as it is saved."""
+        return [self.msg_no, self.ts, name, self.frame, self.stream_id, self.nameless, self.answered]
 
 
 class StreamAnswer(NamedTuple):
@@ -114,13 +116,16 @@ class PendingRequests:
         ]  # fmt: skip
         return sorted(plain + streams, key=lambda request: (request.ts, request.msg_no))
 
-    def state(self) -> dict[str, Any]:
+    def state(self, saved_name: Callable[[str | None], str | None]) -> dict[str, Any]:
+        """`saved_name` replaces the secrets in a name that the client chose."""
         return {
             "by_transaction": {
-                direction: [[number, request.state()] for number, request in pending.items()]
+                direction: [[number, request.state(saved_name(request.name))] for number, request in pending.items()]
                 for direction, pending in self._by_transaction.items()
             },
-            "by_stream": [[i, [request.state() for request in waiting]] for i, waiting in self._by_stream.items()],
+            "by_stream": [
+                [i, [request.state(request.name) for request in waiting]] for i, waiting in self._by_stream.items()
+            ],
         }
 
     @classmethod

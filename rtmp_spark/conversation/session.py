@@ -21,6 +21,7 @@ from rtmp_spark.conversation.command_arguments import (
     status,
     text,
 )
+from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import (
     OTHER_DIRECTION,
     CommandFact,
@@ -35,7 +36,6 @@ from rtmp_spark.conversation.handshakes import Handshakes
 from rtmp_spark.conversation.media_row import STREAM_ID, TS
 from rtmp_spark.conversation.pending_requests import PendingRequests, Request
 from rtmp_spark.conversation.stream_span import StreamSpan
-from rtmp_spark.redact import Redactor
 
 BAD_NAME = "NetStream.Publish.BadName"
 _NONE_YET: Mapping[str, int] = {"c2s": 0, "s2c": 0}  # shared by all connections without gaps or faults
@@ -331,19 +331,20 @@ class Session:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state(self, redactor: Redactor) -> dict[str, Any]:
-        """Stream names and URL parameters are saved as their hashes."""
+    def state(self, secrets: ConnectionSecrets) -> dict[str, Any]:
+        """Stream names, URL parameters and known secrets are saved as their hashes."""
+        redactor, hide = secrets.redactor, secrets.hide
         numbers = {id(span): span.number for span in self.spans}
         return {
             "handshake": self.handshake.state(),
             "app": self.app and redactor.url(self.app, set()),
             "tc_url": self.tc_url and redactor.url(self.tc_url, set()),
-            "flash_ver": self.flash_ver,
-            "server_ver": self.server_ver,
+            "flash_ver": self.flash_ver and hide(self.flash_ver),
+            "server_ver": self.server_ver and hide(self.server_ver),
             "spans": [span.state(span.name and redactor.stream_name(span.name)) for span in self.spans],
             "open": [[i, numbers[id(span)]] for i, span in self._open.items() if id(span) in numbers],
             "latest": [[*of, numbers[id(span)]] for of, span in self._latest.items() if id(span) in numbers],
-            "pending": self._pending.state(),
+            "pending": self._pending.state(secrets.command_name),
             "created": [sorted(self.created), self.ids_unread],
             "refused_ts": self.refused_ts,
             "teardown_ts": self.teardown_ts,

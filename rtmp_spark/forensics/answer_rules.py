@@ -11,9 +11,9 @@ from rtmp_spark.conversation.session import BAD_NAME, Exchange, Session
 from rtmp_spark.forensics.findings import Finding, lasting
 from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.stream_id_rules import refused_finding
+from rtmp_spark.forensics.thresholds import RESPONSE_LIMIT_US
 
 _IN_USE = ("already", "in use", "is publishing", "busy", "duplicate")  # words of servers about a name that is taken
-RESPONSE_LIMIT_US = 5_000_000  # a request that needs an answer should get it within this time
 
 
 def answer_findings(session: Session, exchange: Exchange, secrets: ConnectionSecrets) -> list[Finding]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.limits import HELD_COMMAND_FINDINGS, TRANSACTION_IDS
+from rtmp_spark.codec.limits import HELD_COMMAND_FINDINGS, NEARBY_US, TRANSACTION_IDS
 from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.codec.shared_arguments import noted
 from rtmp_spark.conversation.command_arguments import fields
-from rtmp_spark.conversation.facts import CLIENT, NEARBY_US, OTHER_DIRECTION, SENDER, CommandFact
+from rtmp_spark.conversation.facts import CLIENT, OTHER_DIRECTION, SENDER, CommandFact
 from rtmp_spark.forensics.findings import Finding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure

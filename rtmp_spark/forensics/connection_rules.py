@@ -43,12 +43,11 @@ from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradic
 from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
-from rtmp_spark.forensics.thresholds import STOPPED_US
+from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
-from rtmp_spark.forensics.troubled_seconds import TroubledSeconds
+from rtmp_spark.forensics.zero_window_seconds import ZeroWindowSeconds
 
-STATE_VERSION = 6
-_NO_MEDIA_US = 1_000_000  # a stream that was accepted and stays empty for this long is reported
+STATE_VERSION = 7
 _STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
 _TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
 _WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
@@ -68,7 +67,7 @@ class ConnectionRules:
 
     __slots__ = (
         "_close", "_connected", "_first_spans", "_found", "_from_start", "_hide", "_measures", "_omitted",
-        "_seconds", "_session", "_stream_ids", "connect_ts", "exchange", "flow", "traits",
+        "_session", "_stream_ids", "_zero_windows", "connect_ts", "exchange", "flow", "traits",
     )  # fmt: skip
 
     def __init__(self, session: Session, hashed: Callable[[str], str], hide: Callable[[str], str] = str) -> None:
@@ -81,7 +80,7 @@ class ConnectionRules:
         self.connect_ts: int | None = None
         self._connected = NO_POSITION
         self._from_start = {"c2s": False, "s2c": False}
-        self._seconds = TroubledSeconds()
+        self._zero_windows = ZeroWindowSeconds()
         self._omitted: dict[str, Position] = {}  # direction -> where an extended timestamp was first left out
         self._found: list[Finding] = []
         self._measures: list[StreamMeasure] = []  # of session.spans, by their numbers
@@ -137,7 +136,7 @@ class ConnectionRules:
 
     def receive_seconds(self, direction: str, rows: Sequence[Row]) -> None:
         """Rows of `intervals` that will not change any more."""
-        self._seconds.add(direction, rows)
+        self._zero_windows.add(direction, rows)
 
     def _measure(self, span: StreamSpan) -> StreamMeasure:
         measures = self._measures
@@ -263,7 +262,9 @@ class ConnectionRules:
         direction, stream_id = measure.direction, measure.stream_id
         measure.close(ending.peer_closed_ns(direction) // 1000)
         found += measure.stalls.track_findings(direction, stream_id, measure.author)
-        tcp = TcpTrouble(self._seconds.retransmitted(direction), self._seconds.window_closed_ms(direction))
+        # A lossy link is bad for both directions: of the other one only a stall may be visible.
+        troubled = {second for stream in ending.streams.values() for second in stream.loss.troubled_seconds}
+        tcp = TcpTrouble(troubled, self._zero_windows.closed_ms(direction))
         tracks, waits, until = measure.paced_tracks(), self.flow.waits(direction), measure.closed_us
         slow = slow_finding(tracks, direction, stream_id, until, measure.recorded, tcp)
         found += slow + fast_finding(tracks, direction, stream_id, until, measure.recorded)
@@ -316,7 +317,7 @@ class ConnectionRules:
             "connect_ts": self.connect_ts,
             "connected": self._connected,
             "from_start": self._from_start,
-            "seconds": self._seconds.state(),
+            "zero_windows": self._zero_windows.state(),
             "omitted": self._omitted,
             "found": [finding.without_secrets(self._hide).plain() for finding in self._found],
             "measures": [self._measure(span).state() for span in self._session.spans],
@@ -331,7 +332,7 @@ class ConnectionRules:
         self.traits.resume(state["traits"])
         self.connect_ts, self._connected = state["connect_ts"], Position(*state["connected"])
         self._from_start = dict(state["from_start"])
-        self._seconds = TroubledSeconds.resume(state["seconds"])
+        self._zero_windows = ZeroWindowSeconds.resume(state["zero_windows"])
         self._omitted = {direction: Position(*position) for direction, position in state["omitted"].items()}
         self._found = [Finding.from_plain(finding) for finding in state["found"]]
         self._measures = [StreamMeasure.resume(measure) for measure in state["measures"]]
@@ -346,7 +347,7 @@ def _no_media(span: StreamSpan, measure: StreamMeasure, ending: Ending) -> list[
     sender = SENDER[span.direction]
     waited = (span.ts_end if span.ended else ending.ts_end) - span.ts_start
     cut = not span.ended and ending.closed_by not in (None, sender) and not span.has_media
-    if not measure.start_known or measure.gaps or not (cut or waited >= _NO_MEDIA_US):
+    if not measure.start_known or measure.gaps or not (cut or waited >= NO_MEDIA_US):
         return []
     action = "published" if span.role == "publish" else "played"
     detail = f"{action} for {lasting(waited)} without any media"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from rtmp_spark.capture.problem import often
 from rtmp_spark.capture.unwrap.wrapping import Noted
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.limits import KEPT_CONFLICTS
+from rtmp_spark.codec.limits import KEPT_CONFLICTS, TEARDOWN_US
 from rtmp_spark.conversation.conversation import Conversation
-from rtmp_spark.conversation.ending import TEARDOWN_US, Ending, player_left
+from rtmp_spark.conversation.ending import Ending, player_left
 from rtmp_spark.conversation.facts import CLIENT, RECEIVER, SENDER, SERVER
 from rtmp_spark.conversation.session import Session
 from rtmp_spark.forensics.answer_rules import client_left_early, unanswered_findings

@@ -7,9 +7,8 @@ from rtmp_spark.conversation.ending import Ending, player_left
 from rtmp_spark.conversation.facts import CLIENT, RECEIVER
 from rtmp_spark.conversation.session import Session
 from rtmp_spark.forensics.findings import FindingFold
+from rtmp_spark.forensics.thresholds import REFUSED_AFTER_ERROR_US, RESET_AFTER_ERROR_US
 
-_ANSWER_US = 1_000_000  # a refusal this soon after an error answers it
-_CLOSE_US = 5_000_000  # a reset this soon after an error answers it
 # A finding of the first rule in a direction explains those of the others.
 _EXPLAINS = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
@@ -37,11 +36,11 @@ def drop_explained(findings: FindingFold, ending: Ending, session: Session) -> N
     if closed_by is not None and any(f.at_fault not in (None, closed_by) for f in errors):
         for code in _AFTER_CLOSE:
             findings.drop(code)
-        if findings.errors_since(ending.ts_end - _CLOSE_US) - {None, closed_by}:
+        if findings.errors_since(ending.ts_end - RESET_AFTER_ERROR_US) - {None, closed_by}:
             findings.drop(ViolationCode.TCP_RESET)
     for refusal in known:
         if refusal.code is ViolationCode.CMD_REFUSED and refusal.ts is not None:
-            since = refusal.ts - _ANSWER_US
+            since = refusal.ts - REFUSED_AFTER_ERROR_US
             if any(f.at_fault == CLIENT and f.ts is not None and since <= f.ts <= refusal.ts for f in errors):
                 findings.drop(ViolationCode.CMD_REFUSED)
 

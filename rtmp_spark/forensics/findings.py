@@ -19,6 +19,10 @@ from rtmp_spark.forensics.catalogue.rules import entry
 NETWORK, CAPTURE = "network", "capture"  # at fault, beside client and server
 StreamKey = tuple[int | None, int | None]
 _ALL_STREAMS: StreamKey = (None, None)
+# Beginnings of rule ids whose texts are made of our own words and numbers only.
+_OWN_WORDS = (
+    "CAPTURE_", "TCP_", "FLOW_", "TIME_", "SESSION_END", "SESSION_NO_MEDIA", "MEDIA_GOP_LONG", "MSG_TRUNCATED",
+)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -41,6 +45,8 @@ class Finding(NamedTuple):
 
     def without_secrets(self, hide: Callable[[str], str]) -> Finding:
         """The finding with the known secrets in its texts replaced: a peer may choose the names in them."""
+        if has_own_words(self.code):
+            return self
         expected, actual = (text and hide(text) for text in (self.expected, self.actual))
         return self._replace(detail=hide(self.detail), expected=expected, actual=actual)
 
@@ -53,6 +59,12 @@ class Finding(NamedTuple):
     def from_plain(cls, plain: list[Any]) -> Finding:
         code, detail, severity, *rest = plain
         return cls(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
+
+
+def has_own_words(code: ViolationCode) -> bool:
+    """Whether the texts of a rule contain nothing that a peer chose. A stream may be called "s" or "video": these
+    words of our own texts are not its name."""
+    return code.name.startswith(_OWN_WORDS)
 
 
 class _Kind(NamedTuple):
@@ -117,11 +129,13 @@ class _Folded:
         if len(self.streams) < MAX_FINDING_STREAMS:
             self.streams[finding.stream_ts] = None
 
-    def row(self, severity: Severity, uid: str | None) -> Row:
+    def row(self, severity: Severity, uid: str | None, hide: Callable[[str], str]) -> Row:
         """The row of `findings`, with a file number in place of the capture id."""
-        first = self.first
+        first = self.first.without_secrets(hide)
         texts = entry(first.code)
         detail = "; ".join(self.details)
+        if not has_own_words(first.code):
+            detail = hide(detail)
         if len(detail) > DETAIL_CHARACTERS:
             detail = detail[:DETAIL_CHARACTERS] + "..."
         frame, last = first.frame, self.frame_last
@@ -220,9 +234,10 @@ class FindingFold:
         errors = [(kind.at_fault, f) for kind, f in self._folded.items() if kind.severity is Severity.ERROR]
         return {at_fault for at_fault, folded in errors if folded.ts_last is None or folded.ts_last >= ts}
 
-    def rows(self, uid: str | None) -> list[Row]:
-        """Rows of the table `findings`, with file numbers in place of capture ids."""
-        return [folded.row(kind.severity, uid) for kind, folded in self._in_order()]
+    def rows(self, uid: str | None, hide: Callable[[str], str] = str) -> list[Row]:
+        """Rows of the table `findings`, with file numbers in place of capture ids. `hide` replaces the known secrets in
+        a text: a peer may choose the names in it."""
+        return [folded.row(kind.severity, uid, hide) for kind, folded in self._in_order()]
 
     def state(self, hide: Callable[[str], str] = str) -> list[Any]:
         """`hide` replaces the known secrets in a text."""
@@ -230,7 +245,7 @@ class FindingFold:
             [
                 f.first.without_secrets(hide).plain(),
                 f.count,
-                [*map(hide, f.details)],
+                [*(f.details if has_own_words(f.first.code) else map(hide, f.details))],
                 f.msg_no_last,
                 f.frame_last,
                 f.ts_last,
@@ -249,14 +264,6 @@ class FindingFold:
             folded.msg_no_last, folded.frame_last, folded.ts_last = msg_no_last, frame_last, ts_last
             folded.streams = dict.fromkeys(streams)
         return own
-
-
-_TEXTS = (15, 17, 18)  # detail, expected and actual in a row
-
-
-def without_secrets(row: Row, hide: Callable[[str], str]) -> Row:
-    """A row of `findings` whose texts contain no known secret: a peer may choose the names in them."""
-    return tuple(hide(v) if n in _TEXTS and v is not None else v for n, v in enumerate(row))
 
 
 def _order(finding: Finding, kind: _Kind) -> tuple[Any, ...]:

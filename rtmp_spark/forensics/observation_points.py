@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.facts import Row
+from rtmp_spark.forensics.findings import NETWORK
 from rtmp_spark.forensics.thresholds import (
     LOSS_INFO,
     PATH_CLOCK_US,
@@ -183,13 +184,13 @@ def _losses(a: SeenConnection, b: SeenConnection, offset_ms: float | None) -> di
 
 
 def _verdict(a: SeenConnection, b: SeenConnection, lost: Mapping[str, Lost]) -> str:
-    """Loss between the sensors is the network's; without it, the side that the findings of both sensors blame."""
+    """Loss between the sensors is the network's; without it, whom the findings of both sensors blame."""
     for direction, sent in (("c2s", a), ("s2c", b)):
         left = sent.passed[direction]
         for count, of in zip(lost[direction], (left.packets, left.size)):
             if count is not None and of and count / of >= LOSS_INFO:
-                return "network"
-    blamed = (a.blamed & b.blamed) & {"client", "server"}
+                return NETWORK
+    blamed = (a.blamed & b.blamed) & {"client", "server", NETWORK}
     if len(blamed) == 1 and lost["c2s"] != (None, None):
         return next(iter(blamed))
     return "unknown"

@@ -18,6 +18,7 @@ REGULAR_UNEVEN_STEPS = 3  # ... this many median intervals: slides and audio wit
 BUFFERED_MS = 5000  # media delivered this far ahead is a file; its pauses do not starve a player
 CATCH_UP_US = 2_000_000  # a burst within this time after a stall shows that delivery stalled
 STALL_CAUSE_SHARE = 0.5  # part of a stall that a jump, a burst or a zero window must cover to be its cause
+ON_TIME_US = 500_000  # a frame delayed by less did not wait for the end of a stall
 
 VARIABLE_SHARE = 0.1  # more frame intervals than this that differ from the median by more than ...
 VARIABLE_STEP = 0.5  # ... this part of it: a variable frame rate, of which the longest interval counts, not the median
@@ -76,6 +77,16 @@ ABSENT_MEDIA_MS = 2000  # media time of the other track; encoders start their tr
 STARVED_WINDOWS = 2  # windows without an Acknowledgement; one may be in flight
 STOPPED_US = 1_000_000  # a sender that pauses this long after these windows has stopped for lack of them
 PING_US = 1_000_000  # time that the receiver of a ping has to respond
+
+# ==== CMD_NO_RESPONSE, SESSION_NO_MEDIA ====================================================================
+
+RESPONSE_LIMIT_US = 5_000_000  # a request that needs an answer should get it within this time
+NO_MEDIA_US = 1_000_000  # a stream that was accepted and stays empty for this long is reported
+
+# ==== findings that another finding explains ===============================================================
+
+REFUSED_AFTER_ERROR_US = 1_000_000  # a refusal this soon after an error answers it
+RESET_AFTER_ERROR_US = 5_000_000  # a reset this soon after an error answers it
 
 # ==== TCP_ZERO_WINDOW ======================================================================================
 

@@ -22,7 +22,7 @@ from rtmp_spark.codec.errors import UserError, ViolationCode
 from rtmp_spark.ingest.captures.changed_files import beginnings, contained, failed_before
 from rtmp_spark.ingest.captures.known_captures import CRASHED, KnownCaptures
 from rtmp_spark.ingest.captures.late_captures import late_parts
-from rtmp_spark.ingest.captures.probe import ProbedFile, probe_all
+from rtmp_spark.ingest.captures.probed_files import ProbedFile, probe_all
 from rtmp_spark.ingest.captures.redo import Redo, ends_of_keys, redo, require_all, require_all_rows
 from rtmp_spark.ingest.decode.connection_state import header_of
 from rtmp_spark.ingest.decode.decode_job import BUCKET_INPUT, PLANS, BucketResult, DecodeJob, ScanJob

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from rtmp_spark import __version__
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile
 from rtmp_spark.ingest.captures.known_captures import KnownCaptures
-from rtmp_spark.ingest.captures.probe import ProbedFile, probe_all
+from rtmp_spark.ingest.captures.probed_files import ProbedFile, probe_all
 from rtmp_spark.ingest.ingest_progress import ProgressReporter
 from rtmp_spark.ingest.ingest_summary import PlannedRound, Summary
 from rtmp_spark.ingest.options import IngestOptions

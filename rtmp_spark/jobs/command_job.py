@@ -20,7 +20,7 @@ def run_job(command: str, arguments: Sequence[str] | None = None) -> int:
     try:
         given = list(expanded(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
-        return print_error(error.text, error.remedy, error.exit_code)
+        return print_error(error.text, error.remedy, error.exit_code, as_json=command == "ingest")
     always = ["--json"] if command == "ingest" else []
     return main([command, *always, *given])
 

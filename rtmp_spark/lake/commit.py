@@ -12,12 +12,13 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from .faults import LostRace, explained
+from .faults import LostRace, damaged, explained
 from .location import Location
 from .parquet_files import WrittenFile
 
@@ -99,3 +100,18 @@ def commit_info(location: Location, table: str, version: int) -> dict[str, objec
         if isinstance(action, dict) and isinstance(action.get("commitInfo"), dict):
             return dict(action["commitInfo"])
     return {}
+
+
+def refuse_empty_entries(location: Location, table: str, version: int) -> None:
+    """Raise `LakeFault` if a log entry that this version needs is empty: delta-rs reads it as a commit without changes.
+
+    A crash of the machine can leave such an entry on a local disk. An object store creates whole objects only.
+    """
+    if not location.is_local:
+        return
+    for number in range(version, -1, -1):
+        entry = Path(location.table(log_entry(table, number)))
+        if entry.with_suffix(".checkpoint.parquet").exists():
+            return
+        if entry.exists() and not entry.stat().st_size:
+            raise damaged(str(location), table, number)

@@ -13,6 +13,7 @@ from rtmp_spark.codec.errors import UserError
 
 STORAGE_ERRORS = (OSError, DeltaError, pa.ArrowException)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_INTERNALS = re.compile(r"( 0: <unknown>|: ParsedLogPath).*")
 _CAUSE_LENGTH = 200
 _REMEDIES = (  # in the text of an error, and what to do about it
     ("No space left", "the disk is full", "Free some space and run it again."),
@@ -42,9 +43,17 @@ class LostRace(LakeFault):
         )
 
 
+def damaged(lake: str, table: str, version: int) -> LakeFault:
+    return LakeFault(
+        f"Version {version} of the table {table!r} of the lake {lake} is damaged, or another program wrote it.",
+        f"Restore {table}/_delta_log from a backup, or ingest into a new lake.",
+    )
+
+
 def cause_of(error: BaseException) -> str:
-    """The text of an error in one line, without the colours of delta-rs."""
+    """The text of an error in one line, without the colours and the internals of delta-rs."""
     text = " ".join(_COLOURS.sub("", str(error)).replace("↳", ":").split())
+    text = _INTERNALS.sub("", text)
     return text[:_CAUSE_LENGTH].rstrip(" .:") or type(error).__name__
 
 

@@ -23,11 +23,12 @@ from rtmp_spark import __version__
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.redact import KEY_VARIABLE
 
-from .commit import Marker, change_files, compare_and_set, open_table
-from .faults import LakeFault, explained
+from .commit import MARKER, Marker, change_files, commit_info, compare_and_set, open_table, refuse_empty_entries
+from .faults import LakeFault, damaged, explained
 from .location import Location
 from .parquet_files import write_file
 from .tables import LEDGER, LEDGER_SCHEMA, check_layout, first_versions, key_file
+from .writing.recovery import have_same_files, refuse_foreign_commits
 
 MERGE_FROM = 64  # files of the ledger; with so many, the next row is written together with all others
 INGEST, MAINTENANCE = "ingest", "maintenance"
@@ -98,14 +99,18 @@ class Ledger:
             )
         return state
 
-    def find(self) -> State | None:
-        """The newest published state, None if there is no lake."""
+    def find(self, *, for_writing: bool = False) -> State | None:
+        """The newest published state, None if there is no lake.
+
+        If another program changed the ledger, readers get the state before that; for a writer it is a `LakeFault`.
+        """
         with explained(str(self.location), "read the ledger"):
             try:
                 handle = open_table(self.location, LEDGER)
             except TableNotFoundError:
                 return None
             check_layout(self.location, handle)
+            handle = self._as_published(handle, for_writing)
             adds = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
             newest = Published(0, "", first_versions(handle))
             if adds:
@@ -114,6 +119,22 @@ class Ledger:
                 newest = max(map(_published, rows.to_pylist()), key=lambda row: row.ingest_id)
             files = tuple((add["path"], add["size_bytes"]) for add in adds)
         return State(handle, newest, key_file(handle), files)
+
+    def _as_published(self, newest: DeltaTable, for_writing: bool) -> DeltaTable:
+        """The ledger as a writer of ours left it."""
+        head: int = newest.version()
+        refuse_empty_entries(self.location, LEDGER, head)
+        ours = head
+        while (info := commit_info(self.location, LEDGER, ours)) is not None and MARKER not in info:
+            ours -= 1
+        if ours == head:
+            return newest
+        if info is None:
+            raise damaged(str(self.location), LEDGER, head)
+        if for_writing:
+            refuse_foreign_commits(self.location, LEDGER, ours, head)
+        undone = have_same_files(self.location, LEDGER, head, ours)
+        return newest if undone else open_table(self.location, LEDGER, ours)
 
     def history(self) -> list[Published]:
         """Every row, oldest first."""

@@ -23,11 +23,11 @@ from .failpoint import failpoint
 from .faults import explained
 from .ledger import MAINTENANCE, Ledger, Published
 from .location import Location
-from .lock import LEASE
 from .reader import open_lake
-from .store_check import DIRECTORY as PROBES
 from .tables import LEDGER
 from .writer import Writer, open_writer
+from .writing.lock import LEASE
+from .writing.store_check import DIRECTORY as PROBES
 
 RETENTION_HOURS = 168
 _LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\..*parquet|checkpoint\.parquet|crc)")

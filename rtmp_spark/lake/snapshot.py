@@ -15,8 +15,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from rtmp_spark.schema import TABLES, arrow_schema
 
-from .commit import MARKER, commit_info, open_table
-from .faults import LakeFault, explained
+from .commit import MARKER, commit_info, open_table, refuse_empty_entries
+from .faults import LakeFault, damaged, explained
 from .location import Location
 from .parquet_files import PART, WrittenFile
 from .statistics import parse_statistics
@@ -84,13 +84,10 @@ class Snapshot:
                     f"version {self.version} is published.",
                     f"Restore {self.table}/_delta_log from a backup, or ingest into a new lake.",
                 ) from None
+            refuse_empty_entries(self.location, self.table, self.version)
             info = commit_info(self.location, self.table, self.version)
         if info is not None and MARKER not in info:  # None: only the checkpoint of this version is left
-            raise LakeFault(
-                f"Version {self.version} of the table {self.table!r} of the lake {self.location} is damaged, "
-                "or another program wrote it.",
-                f"Restore {self.table}/_delta_log from a backup, or ingest into a new lake.",
-            )
+            raise damaged(str(self.location), self.table, self.version)
         return handle
 
     @cached_property

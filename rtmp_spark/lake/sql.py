@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,14 @@ from rtmp_spark.install_command import install_command
 from rtmp_spark.schema import TABLES
 from rtmp_spark.views import VIEWS
 
+from .faults import LakeFault
+
 if TYPE_CHECKING:
     import duckdb
 
 _WORD = re.compile(r"\w+")
+# How DuckDB reports that pyarrow could not read a table.
+_UNREADABLE = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 
 
 def connect(tables: Mapping[str, ds.Dataset | pa.Table]) -> duckdb.DuckDBPyConnection:
@@ -38,20 +43,30 @@ def connect(tables: Mapping[str, ds.Dataset | pa.Table]) -> duckdb.DuckDBPyConne
 
 
 def query(connection: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
-    """The result of one statement, as batches. A mistake in it is a UserError."""
-    import duckdb
-
-    try:
+    """The result of one statement, as batches. A mistake in it, or rows that cannot be read, are a UserError."""
+    with _explained():
         relation = connection.sql(text)
         if relation is not None:
             # DuckDB 2 renamed the method.
             read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
             return _with_unique_names(read())
-    except duckdb.Error as error:
-        first = str(error).strip().splitlines()[0]
-        names = ", ".join(sorted({*TABLES, *VIEWS}))
-        raise UserError(f"The query failed: {first.rstrip('.!')}.", f"Tables and views: {names}.") from error
     raise UserError("The statement returns no rows.", "Write a SELECT.")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, OSError, pa.ArrowException) as error:
+        first = str(error).strip().splitlines()[0].rstrip(".!")
+        unreadable = _UNREADABLE.search(first)
+        if unreadable:
+            remedy = "Check that the storage can be reached; if the lake is damaged, restore it from a backup."
+            raise LakeFault(f"Could not read the table {unreadable[1]}: {unreadable[2]}.", remedy) from error
+        names = ", ".join(sorted({*TABLES, *VIEWS}))
+        raise UserError(f"The query failed: {first}.", f"Tables and views: {names}.") from error
 
 
 def _with_unique_names(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -61,7 +76,13 @@ def _with_unique_names(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         free = (other for n in count() if (other := f"{name}_{n}" if n else name) not in names)
         names.append(next(free))
     schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names)])
-    return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(b.columns, schema=schema) for b in rows))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _explained():
+            for batch in rows:
+                yield pa.record_batch(batch.columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def tables_of(text: str) -> set[str]:

@@ -119,15 +119,19 @@ def _refuse_foreign_content(location: Location) -> None:
             try:
                 handle = open_table(location, name)
             except TableNotFoundError:
+                if any(info.extension == "parquet" for info in location.list(name)):
+                    raise _lost_ledger(location) from None
                 continue
         if handle.metadata().configuration.get(_NAME) != name:
             sentence = f"{location} is not a lake: rtmp-spark did not create its Delta table {name!r}."
             raise UserError(sentence, "Name an empty or new directory with --lake.")
         if handle.version():
-            raise UserError(
-                f"The lake {location} lost its ledger ({LEDGER}).",
-                "Restore that directory from a backup, or ingest into a new lake.",
-            )
+            raise _lost_ledger(location)
+
+
+def _lost_ledger(location: Location) -> UserError:
+    remedy = "Restore that directory from a backup, or ingest into a new lake."
+    return UserError(f"The lake {location} lost its ledger ({LEDGER}).", remedy)
 
 
 def check_layout(location: Location, ledger: DeltaTable) -> None:

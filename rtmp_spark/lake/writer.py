@@ -30,15 +30,15 @@ from .commit import CHECKPOINT_INTERVAL, Act, Marker, change_files, compare_and_
 from .failpoint import failpoint
 from .ledger import INGEST, Batch, Ledger, Published, State
 from .location import Location
-from .lock import writer_lock
 from .parquet_files import OPEN, FileTarget, WrittenFile
 from .reader import Lake
-from .recovery import published_head
-from .replacement import PendingFiles
 from .snapshot import DataFile, Snapshot
-from .staging import delete_staging, staging_of
-from .store_check import require_put_if_absent
 from .tables import LEDGER, add_columns, check_columns, create_lake, create_table, require_lake_or_empty
+from .writing.lock import writer_lock
+from .writing.recovery import published_head
+from .writing.replacement import PendingFiles
+from .writing.staging import delete_staging, staging_of
+from .writing.store_check import require_put_if_absent
 
 REMOTE_COMMITS = 8  # tables committed side by side where each commit waits for the network
 
@@ -210,7 +210,7 @@ def open_writer(location: Location, *, wait_seconds: float = 600) -> Iterator[Wr
         require_put_if_absent(location)
         failpoint("store checked")
         ledger = Ledger(location)
-        state = ledger.find()
+        state = ledger.find(for_writing=True)
         if state is None:
             create_lake(location)
             state = ledger.read()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
@@ -20,7 +20,7 @@ from .case import Case
 from .media_check import small_media
 from .outcome import Closed, Failed, Garbled, Inconclusive, Outcome, Verdict
 from .peer import Choice, Received
-from .runner import CaseResult
+from .runner import TIMEOUTS_PER_CASE, CaseResult
 from .transcript import Transcript, describe
 from .wire import Silence, Wire
 
@@ -80,9 +80,10 @@ class ListeningPeer:
         info = {"level": level, "code": code, "description": f"{code} of a scenario", **more}
         await self.command("onStatus", 0.0, None, info, stream_id=self.used_stream_id)
 
-    async def wait(self, choice: Choice, what: str, since: int = 0) -> Received:
+    async def wait(self, choice: Choice, what: str, since: int = 0, timeout_s: float | None = None) -> Received:
         """Return the first message from index `since` on that fits. Raises Closed or Silence."""
-        deadline = time.monotonic() + self.timeout_s
+        patience = timeout_s or self.timeout_s
+        deadline = time.monotonic() + patience
         while True:
             for one in self.inbox[since:]:
                 if choice(one):
@@ -90,7 +91,17 @@ class ListeningPeer:
             try:
                 await self.receive(max(deadline - time.monotonic(), 0.001))
             except Silence:
-                raise Silence(f"{what} did not arrive within {self.timeout_s:g} s") from None
+                raise Silence(f"{what} did not arrive within {patience:g} s", self._arrives(choice, since)) from None
+
+    def _arrives(self, choice: Choice, since: int) -> Callable[[float], Awaitable[bool]]:
+        async def arrives(seconds: float) -> bool:
+            try:
+                await self.wait(choice, "it", since, seconds)
+            except (Failed, Silence):
+                return False
+            return True
+
+        return arrives
 
     async def listen_for(self, seconds: float) -> bool:
         """Keep reading for a time. Returns False if the client closed the connection."""
@@ -185,6 +196,21 @@ async def listen(
     return results
 
 
+async def _judge(scenario: Case, peer: ListeningPeer) -> Outcome:
+    try:
+        return await scenario.script(peer) or Outcome(Verdict.OK)
+    except Silence as silence:
+        if await silence.arrives(peer.timeout_s):
+            return Outcome(Verdict.INCONCLUSIVE, f"the client is slow: {silence}, but later")
+        return Outcome(Verdict.FAILED, str(silence))
+    except Failed as error:
+        return Outcome(Verdict.FAILED, str(error))
+    except Inconclusive as error:
+        return Outcome(Verdict.INCONCLUSIVE, str(error))
+    except Exception as error:  # a mistake in one script must not end the run
+        return Outcome(Verdict.INCONCLUSIVE, f"error in the scenario: {type(error).__name__}: {error}")
+
+
 async def _play(
     scenario: Case,
     reader: asyncio.StreamReader,
@@ -197,11 +223,9 @@ async def _play(
     peer = ListeningPeer(wire, transcript, timeout_s)
     started = time.monotonic()
     try:
-        outcome = await scenario.script(peer) or Outcome(Verdict.OK)
-    except (Failed, Silence) as error:
-        outcome = Outcome(Verdict.FAILED, str(error))
-    except Inconclusive as error:
-        outcome = Outcome(Verdict.INCONCLUSIVE, str(error))
+        outcome = await asyncio.wait_for(_judge(scenario, peer), timeout_s * TIMEOUTS_PER_CASE)
+    except asyncio.TimeoutError:
+        outcome = Outcome(Verdict.INCONCLUSIVE, "the scenario took too long")
     milliseconds = round((time.monotonic() - started) * 1000)
     await wire.close()
     name = None

@@ -12,14 +12,16 @@ from rtmp_relay.frames import Frame, Tag
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec.errors import DecodeError
 from rtmp_spark.codec.media.codecs import FAMILY_OF
-from rtmp_spark.codec.media.tag import parse_tag
+from rtmp_spark.codec.media.tag import MediaTag, parse_tag
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
-from .outcome import Failed, Outcome, Result, non_strict, unimplemented
+from .case_connections import Probe
+from .outcome import Failed, Inconclusive, Outcome, Result, non_strict, unimplemented
 from .peer import Choice, Peer, Received
-from .session import Probe
 from .wire import Silence
 
+_AVC = "avc"
+_REMUXED_UNITS = (7, 8, 9)  # parameter sets and access unit delimiters
 _REMUX_MS = 1  # rounding of servers that convert timestamps to another clock
 
 
@@ -39,11 +41,26 @@ def elementary(tag: Tag) -> tuple[object, ...]:
     """Codec and codec data of each track; the whole payload if the tag cannot be parsed."""
     try:
         return tuple(
-            (FAMILY_OF.get(one.codec or "", one.codec), one.track_id, tag.payload[one.body_start : one.body_end])
+            (FAMILY_OF.get(one.codec or "", one.codec), one.track_id, _units(tag, one))
             for one in parse_tag(tag.type_id, tag.payload)
         )
     except DecodeError:
         return (tag.payload,)
+
+
+def _units(tag: Tag, one: MediaTag) -> object:
+    """The NAL units of H.264 without those that servers add and remove at keyframes; other codec data as it is."""
+    data = tag.payload[one.body_start : one.body_end]
+    if tag.type_id != VIDEO or FAMILY_OF.get(one.codec or "", one.codec) != _AVC:
+        return data
+    units, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        if end > len(data) or end == at + 4:
+            return data
+        units.append(data[at + 4 : end])
+        at = end
+    return tuple(unit for unit in units if unit[0] & 31 not in _REMUXED_UNITS)
 
 
 async def deliver(publisher: Peer, player: Peer, tags: list[Tag]) -> None:
@@ -83,7 +100,7 @@ def compare(sent: list[Tag], got: list[Tag]) -> Result:
         if [tag.payload for tag in wanted] != [tag.payload for tag in found]:
             if [elementary(tag) for tag in wanted] != [elementary(tag) for tag in found]:
                 raise Failed(_difference(wanted, found, word))
-            worst = non_strict(f"the {word} arrived with other tag headers")
+            worst = non_strict(f"the {word} arrived with other tag headers or parameter sets")
         steps = [later.timestamp - earlier.timestamp for earlier, later in pairwise(wanted)]
         arrived = [later.timestamp - earlier.timestamp for earlier, later in pairwise(found)]
         off = max((abs(_signed(a - b)) for a, b in zip(steps, arrived, strict=True)), default=0)
@@ -108,13 +125,18 @@ def _difference(wanted: list[Tag], found: list[Tag], word: str) -> str:
 async def pass_through(p: Probe, tags: list[Tag], optional: bool = False) -> Result:
     """Publish tags to a player that is already there, and compare. `optional`: a server may refuse or drop them."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
+    try:
+        player = await p.player(publisher.name, tags)
+    except Inconclusive as error:
+        if optional and publisher.closed:
+            return unimplemented(f"the server closed the publisher's connection ({error})")
+        raise
     try:
         await deliver(publisher, player, tags)
     except (Silence, Failed) as error:
         if not optional or coded(player.tags()):
             raise
-        await p.reference()
+        await (p.confirm(error) if isinstance(error, Silence) else p.reference())
         await player.is_open()
         how = "closed the publisher's connection" if publisher.closed else "does not forward it"
         return unimplemented(f"the server {how} ({error})")

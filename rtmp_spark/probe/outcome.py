@@ -58,5 +58,9 @@ class Unreachable(Inconclusive):
     """The server accepts no connection any more."""
 
 
+class Unanswered(Inconclusive):
+    """A new connection was not answered in time."""
+
+
 class Slow(Inconclusive):
     """The server answered, but too late to draw conclusions."""

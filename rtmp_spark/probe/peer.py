@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
 from rtmp_relay.frames import FRAME_CSIDS, Tag, frames_of
@@ -34,6 +34,7 @@ from .outcome import Closed, Failed, Garbled
 from .transcript import Transcript, describe
 from .wire import Silence, Target, Wire
 
+_SMALL_MS = 60_000  # larger timestamps are sent as they are, because a case is about them
 CLIENT_VERSION = "FMLE/3.0 (compatible; rtmp-spark probe)"
 
 
@@ -95,6 +96,12 @@ class Peer:
         self.violations: list[Violation] = []
         self.stream_id = 0  # of the stream that is published or played
         self.name = ""
+        self.streaming = False  # publishes or plays
+        self.publishes = False
+        self.sent_media = False
+        self.offset_ms = 0  # added to the timestamps of `tag`, after media that only started the stream
+        self.joined = 0  # index of the first message that `tags` looks at
+        self.fences_elsewhere: Callable[[], Awaitable[bool]] | None = None
         self._target = target
         self._transcript = transcript
         self._pieces: list[bytes] = []
@@ -103,6 +110,7 @@ class Peer:
         self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._started = time.monotonic()
+        self._received = self._started  # when the last bytes arrived
 
     @property
     def closed(self) -> bool:
@@ -144,6 +152,7 @@ class Peer:
                 self._changed.set()
 
     async def _feed(self, data: bytes, flush: bool = True) -> None:
+        self._received = time.monotonic()
         for message in self.endpoint.receive_data(data, int((time.monotonic() - self._started) * 1000)):
             self.inbox.append(Received(message))
             line = describe(message.type_id, message.stream_id, message.timestamp, message.payload)
@@ -157,9 +166,12 @@ class Peer:
         self._pieces.clear()
         await self.wire.send(data, note)
 
-    async def wait(self, choice: Choice, what: str, since: int = 0) -> Received:
-        """Return the first message from index `since` on that fits. Raises Closed or Silence."""
-        deadline = time.monotonic() + self._target.timeout_s
+    async def wait(self, choice: Choice, what: str, since: int = 0, timeout_s: float | None = None) -> Received:
+        """Return the first message from index `since` on that fits. Raises Closed or Silence.
+
+        The time is counted from the last bytes that arrived: a slow server that still sends is not silent.
+        """
+        started, patience = time.monotonic(), timeout_s or self._target.timeout_s
         at = since
         while True:
             self._changed.clear()
@@ -171,13 +183,23 @@ class Peer:
                 raise Garbled(f"the server sent bytes that cannot be decoded ({self.endpoint.failure})")
             if self.closed:
                 raise Closed(f"the server closed the connection instead of sending {what}{self._last_error()}")
-            left = deadline - time.monotonic()
+            left = max(started, self._received) + patience - time.monotonic()
             if left <= 0:
-                raise Silence(f"{what} did not arrive within {self._target.timeout_s:g} s")
+                raise Silence(f"{what} did not arrive within {patience:g} s", self._arrives(choice, since))
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
             except asyncio.TimeoutError:
                 continue
+
+    def _arrives(self, choice: Choice, since: int) -> Callable[[float], Awaitable[bool]]:
+        async def arrives(seconds: float) -> bool:
+            try:
+                await self.wait(choice, "it", since, seconds)
+            except (Failed, Silence):
+                return False
+            return True
+
+        return arrives
 
     def _last_error(self) -> str:
         errors = [one.code for one in self.inbox if one.is_error]
@@ -189,7 +211,7 @@ class Peer:
     def tags(self) -> list[Tag]:
         """The audio, video and data messages received so far, aggregates split."""
         found: list[Tag] = []
-        for one in self.inbox:
+        for one in self.inbox[self.joined :]:
             message = one.message
             for frame in frames_of(message.type_id, message.timestamp, message.payload):
                 found.append(Tag(frame.type_id, frame.timestamp, frame.payload))
@@ -210,9 +232,12 @@ class Peer:
     async def user_event(self, payload: bytes) -> None:
         await self.control(USER_CONTROL, payload)
 
-    async def tag(self, tag: Tag, csid: int | None = None, fmt: int | None = None) -> None:
+    async def tag(self, tag: Tag, csid: int | None = None, fmt: int = 0) -> None:
+        """Send a tag on the published stream. Full headers by default: the section `chunks` judges the others."""
         csid = csid if csid is not None else FRAME_CSIDS.get(tag.type_id, FRAME_CSIDS[DATA_AMF0])
-        await self.send(Message(csid, tag.timestamp, tag.type_id, self.stream_id, tag.payload), fmt)
+        self.sent_media = True
+        timestamp = tag.timestamp + (self.offset_ms if tag.timestamp < _SMALL_MS else 0)
+        await self.send(Message(csid, timestamp, tag.type_id, self.stream_id, tag.payload), fmt)
 
     # -- commands --------------------------------------------------------------------------------------------
 
@@ -268,8 +293,14 @@ class Peer:
         return number
 
     async def fence(self) -> None:
-        """A createStream round trip: everything sent before has been processed. Raises Closed or Silence."""
-        await self.call("createStream", None)
+        """A createStream round trip: everything sent before has been processed. Raises Closed or Silence.
+
+        Some servers answer no commands on a connection that publishes or plays; then it is a session elsewhere.
+        """
+        if not self.streaming or self.fences_elsewhere is None or not await self.fences_elsewhere():
+            await self.call("createStream", None)
+        elif self.closed:
+            raise Closed("the server closed the connection")
 
     async def is_open(self) -> bool:
         """A fence. Returns False if the server closed the connection instead. Raises Silence."""
@@ -293,6 +324,7 @@ class Peer:
         since = len(self.inbox)
         number = 0.0 if command_name == "play" else None
         await self.command(command_name, None, name, *args, stream_id=self.stream_id, transaction_id=number)
+        self.streaming, self.publishes = True, command_name == "publish"
         return await self.wait(
             lambda one: (
                 one.is_error

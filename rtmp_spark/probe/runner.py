@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .case import Case
+from .case_connections import Probe
 from .outcome import Failed, Inconclusive, Outcome, Unreachable, Verdict
-from .session import Probe
 from .transcript import Transcript
 from .wire import Silence, Target
 
-_TIMEOUTS_PER_CASE = 8  # how many answers a case may wait for in vain, at most
+TIMEOUTS_PER_CASE = 8  # how many answers a case may wait for in vain, at most
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class CaseResult:
 
 
 async def run_case(case: Case, target: Target, captures: Path | None = None) -> CaseResult:
-    transcript = Transcript(captures is not None, (target.publish_key,))
+    transcript = Transcript(captures is not None, target.secrets)
     probe = Probe(target, case.id, transcript)
     started = time.monotonic()
     unreachable = False
     try:
-        outcome = await asyncio.wait_for(_judge(case, probe), target.timeout_s * _TIMEOUTS_PER_CASE)
+        outcome = await asyncio.wait_for(_judge(case, probe), target.timeout_s * TIMEOUTS_PER_CASE)
     except asyncio.TimeoutError:
         outcome = Outcome(Verdict.INCONCLUSIVE, "the case took too long")
     except Unreachable as error:
@@ -83,7 +83,7 @@ async def _judge(case: Case, probe: Probe) -> Outcome:
         try:
             return await case.script(probe) or Outcome(Verdict.OK)
         except Silence as silence:
-            took_ms = await probe.reference()
+            took_ms = await probe.confirm(silence)
             raise Failed(f"{silence}, while a new connection was answered in {took_ms} ms") from None
     except Failed as error:
         return Outcome(Verdict.FAILED, str(error))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from .outcome import Closed, Slow
@@ -19,8 +20,16 @@ _SINGLE_BYTES = 60
 _SLOW_S = 2.0
 
 
+async def _never(_seconds: float) -> bool:
+    return False
+
+
 class Silence(Exception):
-    """Nothing arrived before the deadline."""
+    """Nothing arrived before the deadline. `arrives(seconds)` waits longer and says whether it arrives after all."""
+
+    def __init__(self, text: str, arrives: Callable[[float], Awaitable[bool]] = _never) -> None:
+        super().__init__(text)
+        self.arrives = arrives
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,12 @@ class Target:
     name_prefix: str = "probe"  # of stream names
     query: str = ""  # appended to stream names; it may hold a key
     publish_key: str = ""
+    learned: dict[str, bool] = field(default_factory=dict, compare=False)  # how this server behaves; see `session`
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that are not shown."""
+        return self.publish_key, *(part.partition("=")[2] for part in self.query.split("&"))
 
 
 class Wire:
@@ -82,9 +97,16 @@ class Wire:
             self._writer.write(data)
             await asyncio.wait_for(self._writer.drain(), self._timeout_s)
         except asyncio.TimeoutError:
-            raise Silence("the server does not read") from None
+            raise Silence("the server does not read", self._drains) from None
         except OSError:
             pass
+
+    async def _drains(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._writer.drain(), seconds)
+        except (OSError, asyncio.TimeoutError):
+            return False
+        return True
 
     async def send_slowly(self, data: bytes, note: str) -> None:
         """Send the first and last bytes one by one, and what is between them in small writes. Raises Slow."""
@@ -105,7 +127,7 @@ class Wire:
         try:
             data = await asyncio.wait_for(self._reader.read(_READ_BYTES), timeout_s or self._timeout_s)
         except asyncio.TimeoutError:
-            raise Silence("nothing arrived") from None
+            raise Silence("nothing arrived", self._arrives) from None
         except OSError:
             data = b""
         if data:
@@ -114,6 +136,12 @@ class Wire:
             self.closed = True
             self._transcript.note(False, "end of the connection")
         return data
+
+    async def _arrives(self, seconds: float) -> bool:
+        try:
+            return bool(await self.receive(seconds))
+        except Silence:
+            return False
 
     async def read(self, count: int) -> bytes:
         """Return exactly `count` bytes. Raises Closed or Silence."""
@@ -159,7 +187,9 @@ class Wire:
         self._tap.close(self._from_client is not self.closed, time.time_ns())
         self.closed = True
         self._writer.close()
-        try:
-            await asyncio.wait_for(self._writer.wait_closed(), 1.0)
-        except (OSError, asyncio.TimeoutError):
-            pass
+        flushed = asyncio.ensure_future(self._writer.wait_closed())
+        done, _ = await asyncio.wait((flushed,), timeout=1.0)  # it does not raise what `wait_closed` raises
+        if not done:
+            flushed.cancel()
+        elif not flushed.cancelled():
+            flushed.exception()

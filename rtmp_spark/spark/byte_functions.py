@@ -84,8 +84,15 @@ MESSAGES = pa.schema(
 )
 
 
-def _amf(read: Callable[[bytes], Reading], data: pa.Array) -> pa.Array:
-    return pa.array([None if body is None else _amf_row(read(body)) for body in data.to_pylist()], _VALUES)
+def _bytes(function: str, data: pa.Array) -> list[bytes | None]:
+    if not (pa.types.is_binary(data.type) or pa.types.is_large_binary(data.type) or pa.types.is_null(data.type)):
+        raise TypeError(f"{function} needs bytes, not a column of type {data.type}; unhex and unbase64 convert texts")
+    found: list[bytes | None] = data.to_pylist()
+    return found
+
+
+def _amf(name: str, read: Callable[[bytes], Reading], data: pa.Array) -> pa.Array:
+    return pa.array([None if body is None else _amf_row(read(body)) for body in _bytes(name, data)], _VALUES)
 
 
 def _amf_row(reading: Reading) -> dict[str, Any]:
@@ -99,15 +106,15 @@ def _amf_row(reading: Reading) -> dict[str, Any]:
 
 
 def read_amf0(data: pa.Array) -> pa.Array:
-    return _amf(amf0_codec.read_values, data)
+    return _amf("amf0", amf0_codec.read_values, data)
 
 
 def read_amf3(data: pa.Array) -> pa.Array:
-    return _amf(amf3_codec.read_values, data)
+    return _amf("amf3", amf3_codec.read_values, data)
 
 
 def read_flv(data: pa.Array) -> pa.Array:
-    return pa.array([None if file is None else _flv_row(file) for file in data.to_pylist()], _FLV_TAGS)
+    return pa.array([None if file is None else _flv_row(file) for file in _bytes("flv_tags", data)], _FLV_TAGS)
 
 
 def _flv_row(file: bytes) -> dict[str, Any]:
@@ -122,8 +129,8 @@ def _flv_row(file: bytes) -> dict[str, Any]:
 
 
 def read_media(type_ids: pa.Array, payloads: pa.Array) -> pa.Array:
-    rows = zip(type_ids.to_pylist(), payloads.to_pylist())
-    return pa.array([None if None in row else _media_row(*row) for row in rows], _TAGS)
+    rows = zip(type_ids.cast(pa.int64()).to_pylist(), _bytes("rtmp_tag", payloads))
+    return pa.array([None if kind is None or body is None else _media_row(kind, body) for kind, body in rows], _TAGS)
 
 
 def _media_row(type_id: int, payload: bytes) -> dict[str, Any]:
@@ -146,7 +153,7 @@ class MessageTable:
             raise ValueError(f"rtmp_messages needs the columns stream and data; {missing[0]} is missing")
         streams = rows.column("stream").cast(pa.string()).to_pylist()
         found: list[dict[str, Any]] = []
-        for stream, data in zip(streams, rows.column("data").to_pylist()):
+        for stream, data in zip(streams, _bytes("rtmp_messages", rows.column("data"))):
             if stream not in self._decoders:
                 self._decoders[stream] = RtmpDecoder(), [0]
             if data is not None:

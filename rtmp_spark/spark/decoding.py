@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.ingest.captures.capture_paths import CapturePaths
 from rtmp_spark.ingest.ingest_summary import Summary
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.lake.reader import Lake, open_lake
@@ -90,10 +91,10 @@ class Tables:
 
 def decode(
     spark: SparkSession,
-    paths: Iterable[str] | str,
+    paths: CapturePaths,
     options: IngestOptions | None = None,
     *,
-    directory: str | None = None,
+    directory: str | Path | None = None,
     keylog: KeyLog | None = None,
     **fields: Any,
 ) -> Tables:
@@ -102,9 +103,8 @@ def decode(
     `directory` is a new directory for the tables' files, by default a temporary one on this machine. A cluster needs
     one that all machines reach. Raises UserError if a capture cannot be read.
     """
-    given = [paths] if isinstance(paths, str) else list(paths)
     place = directory or f"file://{tempfile.mkdtemp(prefix='rtmp_spark_tables_')}"
-    summary = ingest(spark, given, place, options, keylog=keylog, **fields)
+    summary = ingest(spark, paths, place, options, keylog=keylog, **fields)
     tables = Tables(spark, open_lake(lake_location(spark, place)), summary)
     if summary.failed:
         tables.close()

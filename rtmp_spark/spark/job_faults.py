@@ -18,6 +18,7 @@ _WORKER_DIED = "Python worker exited"
 _IN_PYTHON = (_WORKER_DIED, "PYTHON_EXCEPTION", "Traceback (most recent call")
 _INPUT = re.compile(r"(?:[\w.]*\.)?InputFault\b")  # see rtmp_spark.ingest.input_fault
 _OWN_ERROR = re.compile(r"^rtmp_spark\.[\w.]+: ")  # the text of our own errors needs no class name
+_WITH_REMEDY = re.compile(r"rtmp_spark\.[\w.]+\.(?:UserError|LakeFault|LostRace): ")
 _REASON_LENGTH = 300
 _MACHINE_WORDS = ("No space left", "MemoryError: JVM", "ExecutorLostFailure", "Cannot allocate memory")
 
@@ -33,6 +34,12 @@ def reason(error: BaseException) -> str:
         raised = causes
     text = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     return _OWN_ERROR.sub("", text)[:_REASON_LENGTH].rstrip(".")
+
+
+def states_remedy(error: BaseException) -> bool:
+    """True if the reason of a failed Spark job is a sentence of ours, which ends with its remedy."""
+    raised = _raised([line.strip() for line in str(error).splitlines()])
+    return bool(raised and _WITH_REMEDY.match(raised[-1]))
 
 
 def is_inputs_fault(error: BaseException) -> bool:
@@ -62,15 +69,18 @@ def run_isolating(
 
 
 def _halved(
-    run: Callable[[Sequence[Item]], Result], items: Sequence[Item]
+    run: Callable[[Sequence[Item]], Result], items: Sequence[Item], attempts: int = 2
 ) -> tuple[list[Result], list[tuple[Item, str]]]:
+    """`attempts`: how often an item that is alone is tried."""
     try:
         return [run(items)], []
     except Exception as error:
         if not is_inputs_fault(error):
             raise
-        if len(items) == 1:
-            return _alone(run, items)
+        if len(items) == attempts == 1:
+            return [], [(items[0], reason(error))]
+    if len(items) == 1:
+        return _halved(run, items, attempts - 1)
     results: list[Result] = []
     culprits: list[tuple[Item, str]] = []
     half = len(items) // 2
@@ -79,14 +89,3 @@ def _halved(
         results += more
         culprits += dead
     return results, culprits
-
-
-def _alone(
-    run: Callable[[Sequence[Item]], Result], items: Sequence[Item]
-) -> tuple[list[Result], list[tuple[Item, str]]]:
-    try:
-        return [run(items)], []
-    except Exception as error:
-        if not is_inputs_fault(error):
-            raise
-        return [], [(items[0], reason(error))]

@@ -7,6 +7,7 @@ moves to the newest published ingest.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ class Lake:
     payloads: DataFrame
     open_flows: DataFrame
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str | Path) -> None:
         self.spark = spark
         self.published: PublishedLake = open_lake(lake_location(spark, path))
         self.path = str(self.published.location)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -20,8 +21,9 @@ _HADOOP = ("fs.", "google.")  # settings of a session that Spark passes to Hadoo
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def lake_location(spark: SparkSession, path: str) -> Location:
-    """The place that `path` names, the same for Python and for Spark."""
+def lake_location(spark: SparkSession, lake: str | Path) -> Location:
+    """The place that `lake` names, the same for Python and for Spark."""
+    path = str(lake)
     settings = _hadoop_settings(spark)
     if "fs.defaultFS" not in settings and not _SCHEME.match(path) and not _uses_local_files(spark):
         settings["fs.defaultFS"] = _default_filesystem(spark, path)

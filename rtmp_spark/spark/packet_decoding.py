@@ -18,6 +18,9 @@ from rtmp_spark.spark.sources.source_options import without_lake
 from .arrow_types import spark_schema
 
 _FIRST = "file_began_ns"
+_KNOWN = {*REQUIRED, *OPTIONAL, *PLACE, "ts"}
+_TYPES = {"payload": "binary", "tcp_header": "binary", "src": "string", "dst": "string"}
+_ENDS = ("src", "sport", "dst", "dport")
 
 
 def decode_packets(
@@ -33,14 +36,7 @@ def decode_packets(
     """
     if table not in DECODED:
         raise UserError(f"Unknown table {table!r}.", f"Use one of {', '.join(DECODED)}.")
-    if "ts" in packets.columns and "ts_ns" not in packets.columns:
-        packets = packets.withColumn("ts_ns", F.unix_micros("ts") * 1000)
-    missing = [name for name in REQUIRED if name not in packets.columns]
-    if missing:
-        raise UserError(
-            f"The packets have no column {missing[0]}.",
-            'Read them with spark.read.format("pcap").option("payload", "true"), or add columns of those names.',
-        )
+    packets = _checked(packets)
     chosen = without_lake(replace(options or IngestOptions(), keep_payloads=table == "payloads", **fields))
     schema = decoded_schema(table)
 
@@ -50,8 +46,30 @@ def decode_packets(
     return _by_connection(packets).mapInArrow(decode, spark_schema(schema))
 
 
+def _checked(packets: DataFrame) -> DataFrame:
+    """The packets, with `ts_ns` and with the names that we use. A text in place of bytes would decode to nothing."""
+    packets = packets.select([F.col(name).alias(name.lower()) for name in packets.columns if name.lower() in _KNOWN])
+    types = dict(packets.dtypes)
+    if "ts" in types and "ts_ns" not in types:
+        packets = packets.withColumn("ts_ns", F.unix_micros("ts") * 1000)
+        types["ts_ns"] = "bigint"
+    for name in REQUIRED:
+        if name not in types:
+            raise UserError(
+                f"The packets have no column {name}.",
+                'Read them with spark.read.format("pcap").option("payload", "true"), or add columns of those names.',
+            )
+    for name, wanted in _TYPES.items():
+        if types.get(name, wanted) != wanted:
+            remedy = (
+                "unhex and unbase64 convert texts." if wanted == "binary" else "Addresses are texts as in 192.0.2.1."
+            )
+            raise UserError(f"The column {name} of the packets has the type {types[name]}, not {wanted}.", remedy)
+    return packets
+
+
 def _by_connection(packets: DataFrame) -> DataFrame:
-    """TCP packets; those of a connection are in one partition, in their order."""
+    """Packets with both ends (others are not TCP); those of a connection are in one partition, in their order."""
     columns = [name for name in (*REQUIRED, *OPTIONAL, *PLACE) if name in packets.columns]
     order: list[Any] = ["ts_ns"]
     place = [F.col(name) for name in ("frame", "record_offset") if name in columns]
@@ -60,8 +78,7 @@ def _by_connection(packets: DataFrame) -> DataFrame:
         packets = packets.join(F.broadcast(began), "path", "left")
         order = [_FIRST, "path", _first_of(place)]
     ends = [F.concat_ws(" ", "src", "sport"), F.concat_ws(" ", "dst", "dport")]
-    is_tcp = F.col("src").isNotNull() & F.col("sport").isNotNull()
-    spread = packets.where(is_tcp).repartition(F.least(*ends), F.greatest(*ends))
+    spread = packets.dropna(subset=_ENDS).repartition(F.least(*ends), F.greatest(*ends))
     return spread.sortWithinPartitions(*order).select(columns)
 
 

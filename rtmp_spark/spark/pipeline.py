@@ -5,8 +5,9 @@ Runs the rounds of `rtmp_spark.ingest.rounds` with a Spark session for its paral
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures
+from rtmp_spark.ingest.captures.capture_paths import CaptureFile, CapturePaths, list_captures
 from rtmp_spark.ingest.ingest_progress import Progress, ProgressReporter
 from rtmp_spark.ingest.ingest_summary import Summary
 from rtmp_spark.ingest.options import IngestOptions
@@ -24,15 +25,15 @@ from rtmp_spark.lake.location import Location
 from .cancellable import Stop, Stopped
 from .cores import cluster_cores
 from .executor_cryptography import require_cryptography
-from .job_faults import reason
+from .job_faults import reason, states_remedy
 from .lake_location import lake_location
 from .stages import SparkStages
 
 
 def ingest(
     spark: SparkSession,
-    paths: Iterable[str | CaptureFile],
-    lake: str,
+    paths: CapturePaths,
+    lake: str | Path,
     options: IngestOptions | None = None,
     *,
     keylog: KeyLog | None = None,
@@ -42,6 +43,7 @@ def ingest(
 ) -> Summary:
     """Decode captures into the tables of a lake, which is created if it does not exist.
 
+    `paths` is one path or several: files, directories, patterns or URIs.
     Options are given as `IngestOptions` or as its fields: `ingest(spark, paths, lake, sensor="edge-1")`. A caller that
     sets `stop` and cancels the Spark jobs gets `Stopped`.
     """
@@ -99,7 +101,8 @@ class _Run:
             if isinstance(error, UserError) or not _is_of_the_machine(error):
                 raise
             what = f"after {done} of {of} rounds, which are published" if done else "and published nothing"
-            raise UserError(f"The ingest failed {what}: {reason(error)}.", "Fix that and run it again.", 3) from error
+            remedy = "" if states_remedy(error) else "Fix that and run it again."
+            raise UserError(f"The ingest failed {what}: {reason(error)}.", remedy, 3) from error
 
     def _check_cancelled(self) -> None:
         if self.stop.is_set():

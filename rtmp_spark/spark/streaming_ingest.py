@@ -12,6 +12,7 @@ a failure finds its files known and publishes nothing new; a batch that is in th
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ from .pipeline import ingest
 def ingest_batch(
     batch: DataFrame,
     batch_id: int,
-    lake: str,
+    lake: str | Path,
     *,
     app_id: str,
     options: IngestOptions | None = None,

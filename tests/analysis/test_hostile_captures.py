@@ -17,6 +17,7 @@ from kit.hostile_captures import (
     FAMILIES,
     amf0_references,
     many_csids,
+    many_streams,
     one_packet_flows,
     overlaps_delivered,
     pcap,
@@ -30,6 +31,7 @@ RATIO = 2.3
 FEW_LINES, FEW_BYTES = 20_000, 500_000  # below this growth, a ratio says nothing
 PART = {  # of the size that the benchmark uses, where a fortieth says too little or takes too long
     "syns": 1 / 400, "syn_scans": 1 / 100, "one_packet_flows": 1 / 100,
+    "one_packet_flows_of_any_bytes": 1 / 200, "many_streams_with_commands": 1 / 20, "pcapng_byte_orders": 1 / 100,
     "tiny_connections": 1 / 250, "one_byte_chunks": 1 / 200, "many_streams": 1 / 20, "many_played_streams": 1 / 20,
     "overlaps_after_a_hole": 1 / 10, "overlaps_backwards": 1 / 10, "rtmpt_sessions": 1 / 20,
     "one_byte_messages": 1 / 200, "empty_messages": 1 / 200, "findings": 1 / 100, "backward_timestamps": 1 / 200,
@@ -112,6 +114,17 @@ def test_rows_of_references_stay_small(tmp_path: Path) -> None:
     ]
     assert len(args) >= 50
     assert max(map(len, args)) < 3000
+
+
+def test_commands_of_many_streams_stay_small(tmp_path: Path) -> None:
+    path = tmp_path / "streams.pcap"
+    path.write_bytes(many_streams(800))
+    tracemalloc.start()
+    for _ in Recording([path], redacting(), ["commands"]).batches():
+        pass
+    kept = tracemalloc.get_traced_memory()[0]  # with what the caches hold
+    tracemalloc.stop()
+    assert kept < 5 << 20
 
 
 def test_tiny_connections_are_all_found(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from rtmp_spark.codec.events import COMPLETE, GAP, Event, MessageReceived, Skipp
 from rtmp_spark.codec.limits import EFFORT_PER_BYTE, FREE_EFFORT
 from rtmp_spark.codec.resync import backward, chain, cuts, evidence
 from rtmp_spark.codec.resync.anchors import read_header
+from rtmp_spark.codec.resync.search import may_find
 
 TRIALS = 400
 
@@ -637,3 +638,20 @@ def test_a_message_that_reaches_a_gap_confirms_no_length_before_it() -> None:
     events += decoder.receive_data(video * 3) + decoder.receive_eof()
     complete = [e.length for e in events if isinstance(e, MessageReceived) and e.status == COMPLETE]
     assert complete == [6, 183, 664, 664, 664, 664, 664]
+
+
+def test_nothing_is_found_where_the_quick_look_finds_no_sign() -> None:
+    any_bytes = random.Random(4)
+    audio = b"\x04\0\0\0\0\0\x10\x08\x01\0\0\0"
+    pieces = (audio, b"\x44\0\0\x10\0\0\x08\x08", b"\xc4\xaf", b"\x84\0\0\x17\x2e", b"\xc2\0\0\x10")
+    found = signs = 0
+    for _ in range(600):
+        piece, length = any_bytes.choice(pieces), any_bytes.randrange(12)
+        data = b"".join(piece + any_bytes.randbytes(length) for _ in range(any_bytes.randrange(1, 14)))
+        data = any_bytes.choice((data, any_bytes.randbytes(len(data))))
+        decoder = RtmpDecoder(phase="midstream")
+        events = decoder.receive_data(data) + decoder.receive_eof()
+        has_messages = any(isinstance(event, MessageReceived) for event in events)
+        assert may_find(data) or not has_messages, data.hex()
+        found, signs = found + has_messages, signs + may_find(data)
+    assert 0 < found <= signs < 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from kit.decoded_tables import recorded_tags
 from kit.rtmp_talks import SERVER, connected, created, media, played, published
 
 from rtmp_spark import schema
+from rtmp_spark.analysis import recording
 from rtmp_spark.analysis.recording import ALL_TABLES
+from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.cli import main
+from rtmp_spark.conversation.decoding import directions
+from rtmp_spark.conversation.decoding.helper_process import HelperProcess
 
 PUBLISH = "ffmpeg_publish_h264_aac.pcap"
 
@@ -207,3 +212,24 @@ print(code, [name for name in {unused!r} if name in sys.modules], file=sys.stder
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "0 []"
     assert "1 RTMP connection" in done.stdout
+
+
+@pytest.mark.parametrize("options", [["--json"], ["-v"]])
+def test_the_output_does_not_depend_on_the_number_of_processes(
+    sample_pcaps: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    started: list[object] = []
+    start = HelperProcess.__init__
+
+    def noted(helper: HelperProcess) -> None:
+        started.append(helper)
+        start(helper)
+
+    monkeypatch.setattr(HelperProcess, "__init__", noted)
+    monkeypatch.setattr(directions, "LONG_RUN_BYTES", 1000)
+    monkeypatch.setattr(recording, "open_capture", partial(open_capture, window_bytes=1 << 16))
+    printed = []
+    for jobs in ("1", "3"):
+        assert main(["inspect", str(sample_pcaps / PUBLISH), *options, "--jobs", jobs]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and started

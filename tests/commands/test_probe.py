@@ -98,6 +98,15 @@ def test_a_key_is_not_shown(serve, capsys) -> None:  # type: ignore[no-untyped-d
     assert "s3cret" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", ["/name", ""])
+def test_the_query_of_the_url_is_not_shown(serve, path: str, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    html = tmp_path / "x.html"
+    assert (
+        main(["probe", f"{serve()}{path}?token=t0psecret", "--only", "commands/19", "--json", "--html", str(html)]) == 0
+    )
+    assert "t0psecret" not in capsys.readouterr().out + html.read_text("utf-8")
+
+
 def test_list_only_and_skip(capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["probe", "--list"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{len(CASES)} cases"
@@ -110,7 +119,9 @@ def test_list_only_and_skip(capsys) -> None:  # type: ignore[no-untyped-def]
     "arguments",
     [[], ["rtmp://127.0.0.1/live", "--only", "nothing/1"], ["http://127.0.0.1/"], ["rtmp://h/live", "--listen", ":0"],
      ["rtmp://127.0.0.1/live", "--jobs", "0"], ["--listen", ":0", "--scenario", "99"],
-     ["rtmp://127.0.0.1/live", "--only", "robustness"]],
+     ["rtmp://127.0.0.1/live", "--only", "robustness"], ["rtmp://127.0.0.1/live", "--timeout", "nan"],
+     ["rtmp://127.0.0.1/live", "--scenario", "1"], ["--listen", ":0", "--only", "handshake"], ["rtmp://127.0.0.1"],
+     ["rtmp://127.0.0.1:1/live", "--junit", "/no/such/directory/x.xml"]],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert main(["probe", *arguments]) == 2
@@ -119,6 +130,21 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
 def test_a_server_that_cannot_be_reached_is_exit_code_3(capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["probe", "rtmp://127.0.0.1:1/live"]) == 3
     assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_answer_is_exit_code_3(capsys) -> None:  # type: ignore[no-untyped-def]
+    """It accepts connections and reads, so that every case would be inconclusive."""
+
+    async def run() -> int:
+        async def accept(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        url = f"rtmp://127.0.0.1:{server.sockets[0].getsockname()[1]}/live"
+        return await asyncio.to_thread(main, ["probe", url, "--timeout", "0.2"])
+
+    assert asyncio.run(run()) == 3
+    assert "does not answer a handshake" in capsys.readouterr().err
 
 
 def test_a_server_that_dies_during_the_run_is_exit_code_3(capsys) -> None:  # type: ignore[no-untyped-def]

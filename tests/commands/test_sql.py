@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,20 @@ def test_mistakes_are_one_sentence(
 def test_every_table_and_view_can_be_queried(name: str, lake: Path) -> None:
     rows = query(connect(open_lake(lake).tables()), f"SELECT * FROM {name}").read_all()
     assert rows.num_columns > 3
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM messages", "SELECT count(uid) FROM messages"])
+def test_rows_that_cannot_be_read_are_a_fault_of_the_lake(
+    text: str, lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not of the query; a query over the other tables is answered, even if a whole table is gone."""
+    damaged = tmp_path / "lake"
+    shutil.copytree(lake, damaged)
+    shutil.rmtree(damaged / "deliveries")
+    path = next((damaged / "messages").glob("*.parquet"))
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(2000) + content[2004:])
+    assert main(["sql", text, "--lake", str(damaged)]) == 3
+    error = capsys.readouterr().err
+    assert "Could not read the table messages" in error and len(error.splitlines()) == 1
+    assert main(["sql", COUNTS, "--lake", str(damaged)]) == 0

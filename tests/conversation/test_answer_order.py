@@ -13,8 +13,9 @@ from kit.capture_rewriting import Packet
 from kit.decoded_tables import RtmpTalk
 from kit.handmade_facts import SAMPLES, command, recorded
 
+from rtmp_spark.codec.limits import NEARBY_US
 from rtmp_spark.conversation.answer_order import PlacedFact, put_off_answers
-from rtmp_spark.conversation.facts import NEARBY_US, CommandFact
+from rtmp_spark.conversation.facts import CommandFact
 
 TALKS = ("nginx_vod_rtmpdump_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "denied_and_unknown_app.pcap")
 
@@ -191,3 +192,14 @@ def test_two_answers_in_one_packet_follow_the_later_request() -> None:
     answers = [(10, 1, 0, command("_result", 3.0, ts=10)), (10, 1, 1, command("_result", 2.0, ts=10))]
     requests = [(12, 0, 2, command("createStream", 2.0, ts=12)), (14, 0, 3, command("createStream", 3.0, ts=14))]
     assert ordered(*answers, *requests) == ["createStream", "createStream", "_result", "_result"]
+
+
+@pytest.mark.parametrize(("request_us", "waits"), [(12, True), (NEARBY_US + 11, False)])
+def test_an_answer_waits_for_a_request_after_bytes_that_are_not_decoded(request_us: int, waits: bool) -> None:
+    """A file that overlaps the one before holds requests that were recorded earlier than the undecoded bytes."""
+    answer = PlacedFact(10, 1, 0, command("_result", 2.0, ts=10))
+    beyond = [PlacedFact(50, 0, 1, command("createStream", 2.0, ts=request_us))]
+    newest_us = 10 * NEARBY_US
+    waits_at = put_off_answers([answer], [[], []], lambda number, fact: True, newest_us, beyond)
+    assert waits_at == (10 if waits else None)
+    assert put_off_answers([answer], [[], []], lambda number, fact: True, newest_us) is None

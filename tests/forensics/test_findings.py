@@ -7,7 +7,9 @@ import json
 import pytest
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.limits import DETAIL_CHARACTERS
 from rtmp_spark.forensics.findings import Finding, FindingFold, lasting, stream_key
+from rtmp_spark.schema import column_names
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,23 @@ def test_a_fold_keeps_the_streams_in_which_a_kind_was_seen() -> None:
         }
         everywhere = {"TCP_GAP": 1}
         assert about == {10: {"MEDIA_NAL": 3} | everywhere, 20: everywhere, 30: {"MEDIA_NAL": 3} | everywhere}
+
+
+def test_rows_show_no_part_of_a_secret() -> None:
+    secret = "s3cr3t-stream-key"
+    fold = FindingFold()
+    cut_inside = "x" * (DETAIL_CHARACTERS - 8) + secret
+    fold.add(Finding(ViolationCode.CMD_REFUSED, cut_inside, expected=f"not {secret}", actual=secret))
+    (row,) = fold.rows("C1", lambda text: text.replace(secret, "key-1"))
+    shown = dict(zip(column_names("findings"), row))
+    assert (shown["expected"], shown["actual"]) == ("not key-1", "key-1")
+    assert shown["detail"].endswith("xkey-1")
+    assert not any("s3cr3t" in str(value) for value in row)
+
+
+def test_the_words_of_a_rule_are_not_stream_names() -> None:
+    """A stream may be called "video"; only texts that contain words of a peer are searched for names."""
+    codes = (ViolationCode.TIME_STALL, ViolationCode.CMD_REFUSED)
+    timing, command = (Finding(code, "no video for 2 s") for code in codes)
+    assert timing.without_secrets(lambda text: text.replace("video", "key-1")) == timing
+    assert command.without_secrets(lambda text: text.replace("video", "key-1")).detail == "no key-1 for 2 s"

@@ -104,7 +104,7 @@ def test_rules_accept_any_facts(steps: list[tuple[str, Any]]) -> None:
     for number, (direction, step) in enumerate(steps):
         findings.extend(feed(session, rules, secrets, direction, step, number))
         if number == len(steps) // 2:
-            saved = json.loads(json.dumps([session.state(redactor), rules.state()]))
+            saved = json.loads(json.dumps([session.state(secrets), rules.state()]))
             session = Session.resume(saved[0])
             rules = ConnectionRules(session, redactor.sealed)
             rules.resume(saved[1])

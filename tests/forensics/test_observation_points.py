@@ -85,6 +85,7 @@ def test_other_messages_are_another_connection() -> None:
 @pytest.mark.parametrize(
     ("blamed", "other_blamed", "lost", "verdict"),
     [
+        ({"network"}, {"network"}, 0, "network"),  # both saw TCP retransmit during a stall
         ({"server"}, {"server"}, 0, "server"),
         ({"client", "network"}, {"client"}, 0, "client"),
         ({"server"}, {"client"}, 0, "unknown"),

@@ -28,7 +28,7 @@ from rtmp_spark.capture.files.pcapng_writer import PcapngWriter
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.conversation.decoding import directions
 from rtmp_spark.ingest.captures.capture_paths import list_captures
-from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.decode import tasks
 from rtmp_spark.ingest.decode.connection_state import STATE_VERSION, state_of
 from rtmp_spark.ingest.decode.tasks import spare_cores
@@ -462,7 +462,7 @@ from rtmp_spark.ingest.decode import decode_job, tasks
 from rtmp_spark.ingest.decode.decode_plan import dump_plans
 from rtmp_spark.ingest.scan import plan
 from rtmp_spark.ingest.captures.capture_paths import list_captures
-from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.lake.location import locate
 

@@ -1,4 +1,8 @@
-"""How many files a query for one connection opens in a lake of many ingests."""
+"""How many files of `messages` a query for one connection opens, in a lake where one connection stays open.
+
+`tests/lake/test_reader.py` counts them in a lake of 200 ingests. This test shows that an ingest writes the rows of such
+a connection into files of their own, on which that count depends.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
-import pytest
 from kit import capture_rewriting
 from kit.in_process_ingest import ingest_in_process, lake_rows
 
@@ -14,41 +17,36 @@ from rtmp_spark.lake.compaction import compact
 from rtmp_spark.lake.location import locate
 from rtmp_spark.lake.reader import open_lake
 
-INGESTS = 200
-HOUR_NS = 3_600_000_000_000
+INGESTS = 8
+SHORT_PACKETS = 60
+MINUTE_NS = 60_000_000_000
 
 
 def opened_files(lake: Path, uid: str) -> int:
     return len(list(open_lake(lake).messages.get_fragments(filter=pc.field("uid") == uid)))
 
 
-@pytest.mark.slow
 def test_a_point_read_opens_few_files(sample_pcaps: Path, tmp_path: Path) -> None:
     """One connection stays open through all ingests; each also brings a short connection of its own."""
     packets = capture_rewriting.read(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
     lake = tmp_path / "lake"
-    start = packets[0].ts_ns
-    step = max(len(packets) // INGESTS, 1)
     for number in range(INGESTS):
-        piece = packets[number * step : (number + 1) * step] if number < INGESTS - 1 else packets[number * step :]
-        shift = number * HOUR_NS // 60
-        long = [replace(p, ts_ns=p.ts_ns + shift) for p in piece]
+        first, end = (len(packets) * n // INGESTS for n in (number, number + 1))
         port = 50_000 + number
 
-        def moved(p: capture_rewriting.Packet, port: int = port, shift: int = shift) -> capture_rewriting.Packet:
-            ends = {1935: 1935}
-            sport, dport = ends.get(p.sport, port), ends.get(p.dport, port)
-            return replace(p, ts_ns=start + shift + (p.ts_ns - start), sport=sport, dport=dport)
+        def moved(packet: capture_rewriting.Packet, port: int = port) -> capture_rewriting.Packet:
+            sport, dport = (end if end == 1935 else port for end in (packet.sport, packet.dport))
+            return replace(packet, sport=sport, dport=dport)
 
-        short = [moved(p) for p in packets[:60]]
-        together = sorted([*long, *short], key=lambda p: p.ts_ns)
+        together = [*packets[first:end], *map(moved, packets[:SHORT_PACKETS])]
+        later = [replace(packet, ts_ns=packet.ts_ns + number * MINUTE_NS) for packet in together]
         path = tmp_path / f"{number}.pcap"
-        path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(together)))
+        path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(sorted(later, key=lambda p: p.ts_ns))))
         ingest_in_process(lake, [path])
-    uids = [row["uid"] for row in lake_rows(lake, "connections")]
-    assert len(uids) > INGESTS // 2
-    before = [opened_files(lake, uid) for uid in uids]
-    assert max(sorted(before)[:-1]) <= 10  # all but the long one
+    long, *short = sorted(row["uid"] for row in lake_rows(lake, "connections"))
+    assert len(short) == INGESTS
+    brought = {row["ingest_id"] for row in lake_rows(lake, "messages") if row["uid"] == long}
+    assert brought >= set(range(2, INGESTS + 1)), "the first capture has only its handshake"
+    assert max(opened_files(lake, uid) for uid in short) <= 3
     compact(locate(lake))
-    after = [opened_files(lake, uid) for uid in uids]
-    assert max(after) <= 3
+    assert max(opened_files(lake, uid) for uid in [long, *short]) <= 3

@@ -17,7 +17,7 @@ from kit.wrapped_connections import write as written
 
 from rtmp_spark.ingest import rounds
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile
-from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.captures.probed_files import ProbedFile
 from rtmp_spark.ingest.rounds import cut_into_rounds
 from rtmp_spark.lake.ledger import Ledger
 from rtmp_spark.lake.location import locate

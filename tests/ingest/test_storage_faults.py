@@ -17,7 +17,7 @@ from kit.in_process_ingest import ingest_in_process, lake_rows
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest import pipeline
-from rtmp_spark.ingest.captures import changed_files, probe
+from rtmp_spark.ingest.captures import changed_files, probed_files
 from rtmp_spark.ingest.captures.capture_paths import CaptureChanged
 from rtmp_spark.ingest.decode import bucket_decoder, tasks
 from rtmp_spark.ingest.decode.decode_job import DecodeJob
@@ -140,7 +140,7 @@ def test_a_read_that_fails(
 
     with monkeypatch.context() as patch:
         if stage == "scan":
-            patch.setattr("rtmp_spark.ingest.scan.split_scan.read_range", failing)
+            patch.setattr("rtmp_spark.ingest.scan.split_scan.PcapRange", failing)
         else:
             patch.setattr(bucket_decoder, "read_packets", failing)
         with pytest.raises(type(fault)):
@@ -227,7 +227,7 @@ def test_an_unreadable_file_at_the_first_look_fails_the_ingest(
     sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its place among the files depends on this look, and so does which connections continue in it."""
-    monkeypatch.setattr(probe, "open_file", unreadable)
+    monkeypatch.setattr(probed_files, "open_file", unreadable)
     with pytest.raises(OSError, match="Input/output error"):
         ingest_in_process(tmp_path / "lake", [sample_pcaps / FIRST])
 

@@ -13,7 +13,7 @@ from kit.equal_tables import KEY, Tables, difference, sequential
 from kit.in_process_ingest import scanned
 
 from rtmp_spark.ingest.captures.capture_paths import list_captures
-from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.scan import staged_packets
 from rtmp_spark.ingest.scan.plan import combine_scans, cut_into_splits
 from rtmp_spark.ingest.scan.split_scan import Split

@@ -38,7 +38,9 @@ def test_a_job_that_fails_prints_one_line_of_json(tmp_path: Path, capsys: pytest
         "error": f"'{tmp_path / 'no.pcap'}' does not exist. Check the path.",
     }
     assert shown.err == f"rtmp-spark: '{tmp_path / 'no.pcap'}' does not exist. Check the path.\n"
-    assert run_job("ingest", ["@no"]) == 2
+    for arguments in (["@no"], ["a.pcap"], ["a.pcap", "--lake", "lake", "--nonsense"]):
+        assert run_job("ingest", arguments) == 2
+        assert json.loads(capsys.readouterr().out)["exit_code"] == 2
 
 
 @pytest.mark.parametrize("module", ["check", "optimize"])

@@ -282,6 +282,15 @@ def one_packet_flows(n: int) -> bytes:
     return pcap(records)
 
 
+def one_packet_flows_of_any_bytes(n: int) -> bytes:
+    """Connections of one packet, each with other bytes."""
+    records: list[Record] = []
+    any_bytes = random.Random(1)
+    for i in range(n):
+        Wire(records, i, step_us=5).packet(0, 0, any_bytes.randbytes(1 + i % 40), PSH | ACK)
+    return pcap(records)
+
+
 def silent_connections(n: int) -> bytes:
     """Connections that are opened and closed without payload."""
     records: list[Record] = []
@@ -597,6 +606,27 @@ def pcapng_interfaces(n: int) -> bytes:
     return b"".join(parts)
 
 
+def pcapng_byte_orders(n: int) -> bytes:
+    """A section for every packet, in the other byte order than the one before, and each with another interface."""
+    records: list[Record] = []
+    wire = Wire(records).open()
+    for _ in range(n):
+        wire.packet(0, wire.sent[0])
+    parts = []
+    for i, (us, frame) in enumerate(records):
+        order, ticks = "<>"[i % 2], _START_S * 1_000_000 + us
+        bodies = {
+            0x0A0D0D0A: struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1),
+            1: struct.pack(order + "HHI", 1, 0, 65_535 + i),
+            6: struct.pack(order + "5I", 0, ticks >> 32, ticks & MASK, len(frame), len(frame)) + frame,
+        }
+        for kind, body in bodies.items():
+            length = 12 + len(body) + (-len(body) & 3)
+            parts += [struct.pack(order + "II", kind, length), body, bytes(-len(body) & 3)]
+            parts.append(struct.pack(order + "I", length))
+    return b"".join(parts)
+
+
 def empty_records(n: int) -> bytes:
     """Records of no bytes."""
     return pcap(Record(i, b"") for i in range(n))
@@ -623,6 +653,7 @@ FAMILIES: dict[str, Family] = {
     "syns": Family(syns, 500_000),
     "syn_scans": Family(syn_scans, 100_000),
     "one_packet_flows": Family(one_packet_flows, 100_000),
+    "one_packet_flows_of_any_bytes": Family(one_packet_flows_of_any_bytes, 100_000),
     "silent_connections": Family(silent_connections, 50_000),
     "tiny_connections": Family(tiny_connections, 5000),
     "reused_ports": Family(reused_ports, 2000),
@@ -631,6 +662,7 @@ FAMILIES: dict[str, Family] = {
     "short_data_offsets": Family(short_data_offsets, 6000),
     "fragments": Family(fragments, 17_000),
     "many_streams": Family(many_streams, 2000),
+    "many_streams_with_commands": Family(many_streams, 2000, ("--json",)),
     "many_played_streams": Family(many_played_streams, 1500),
     "unanswered_requests": Family(unanswered_requests, 4000),
     "many_csids": Family(many_csids, 30_000),
@@ -652,5 +684,6 @@ FAMILIES: dict[str, Family] = {
     "rtmpt_requests": Family(rtmpt_requests, 4000),
     "pcapng_sections": Family(pcapng_sections, 8000),
     "pcapng_interfaces": Family(pcapng_interfaces, 10_000),
+    "pcapng_byte_orders": Family(pcapng_byte_orders, 7000),
     "empty_records": Family(empty_records, 60_000),
 }

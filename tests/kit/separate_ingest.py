@@ -13,6 +13,7 @@ from pathlib import Path
 from rtmp_spark.lake.reader import open_lake
 
 NAMES = ("ffmpeg_publish_bframes_rtmpdump_play.pcap", "republish_same_name.pcap")
+S3_CAPTURES = (f"s3://captures/50%25 of day 1/{NAMES[0]}", f"s3a://captures/{NAMES[1]}")  # the same in an object store
 # The JVMs of tests are too short-lived for the optimizing compiler (as in `start_spark(small=True)`).
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 INGEST = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]))"

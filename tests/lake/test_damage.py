@@ -55,6 +55,19 @@ def empty_log(lake: Location) -> None:
     log(lake, "messages", 2).write_text("")
 
 
+def empty_older_log(lake: Location) -> None:
+    log(lake, "messages", 1).write_text("")
+
+
+def empty_ledger(lake: Location) -> None:
+    log(lake, "_ingests", 2).write_text("")
+
+
+def delete_logs(lake: Location) -> None:
+    for path in Path(lake.uri).glob("*/_delta_log"):
+        shutil.rmtree(path)
+
+
 def break_ledger(lake: Location) -> None:
     log(lake, "_ingests", 2).write_bytes(b"\xff\xfe\x00nothing")
 
@@ -81,6 +94,9 @@ def break_rows_of_ledger(lake: Location) -> None:
         (break_log, r"Could not open the table messages .* restore it from a backup"),
         # delta-rs reads an empty entry as one without changes; the rows of the published version would be gone.
         (empty_log, r"Version 2 of the table 'messages' .* is damaged"),
+        (empty_older_log, r"Version 1 of the table 'messages' .* is damaged"),
+        (empty_ledger, r"Version 2 of the table '_ingests' .* is damaged"),
+        (delete_logs, r"(lost its ledger|There is no lake)"),
         (break_ledger, r"Could not read the ledger .* restore it from a backup"),
         (delete_rows_of_ledger, r"Could not read the ledger .* restore it from a backup"),
         (break_rows_of_ledger, r"Could not read the ledger .* restore it from a backup"),

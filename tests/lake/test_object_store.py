@@ -14,15 +14,15 @@ from kit.lake_rows import contents, ingest_capture, made_rows, publish_rows
 from kit.object_store import LOSE_ANSWER, STRIP, ObjectStore, Proxy, storage_options
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.lake import lock
 from rtmp_spark.lake.compaction import compact
 from rtmp_spark.lake.faults import LakeFault, LostRace
 from rtmp_spark.lake.location import Location, locate
 from rtmp_spark.lake.maintenance import clean_up
 from rtmp_spark.lake.parquet_files import write_rows
 from rtmp_spark.lake.reader import open_lake
-from rtmp_spark.lake.store_check import require_put_if_absent
 from rtmp_spark.lake.writer import open_writer
+from rtmp_spark.lake.writing import lock
+from rtmp_spark.lake.writing.store_check import require_put_if_absent
 
 TABLES = ("captures", "messages", "connections")
 
@@ -177,7 +177,7 @@ def test_a_lease_that_cannot_be_renewed_does_not_stop_the_writer(
     monkeypatch.setattr(lock, "RENEW_SECONDS", 0.01)
     with open_writer(filled) as writer:
         with monkeypatch.context() as patch:
-            patch.setattr("rtmp_spark.lake.lock._Lease.extend", fail)
+            patch.setattr("rtmp_spark.lake.writing.lock._Lease.extend", fail)
             assert failed.wait(10)
         files = [write_rows(writer.target, "controls", made_rows("controls"))]
         writer.publish(files)

@@ -24,9 +24,9 @@ from rtmp_spark.lake.ledger import Batch, Ledger
 from rtmp_spark.lake.location import Location, locate
 from rtmp_spark.lake.parquet_files import OPEN, PART, RESUMED, write_rows
 from rtmp_spark.lake.reader import open_lake
-from rtmp_spark.lake.recovery import MARKER
-from rtmp_spark.lake.staging import ABANDONED_SECONDS, STAGING
 from rtmp_spark.lake.writer import open_writer
+from rtmp_spark.lake.writing.recovery import MARKER
+from rtmp_spark.lake.writing.staging import ABANDONED_SECONDS, STAGING
 from rtmp_spark.schema import TABLES
 
 TABLES_OF_A_CAPTURE = ("captures", "messages", "connections")
@@ -318,6 +318,18 @@ def test_foreign_commits_are_refused_and_can_be_undone(lake: Location) -> None:
         publish_rows(lake, {"messages": made_rows("messages", "C2")})
     DeltaTable(lake.table("messages")).restore(1, commit_properties=CommitProperties(max_commit_retries=0))
     publish_rows(lake, {"messages": made_rows("messages", "C2")})
+    assert open_lake(lake).messages.count_rows() == 3
+
+
+def test_a_foreign_change_of_the_ledger_hides_nothing(lake: Location) -> None:
+    for uid in ("C1", "C2"):
+        publish_rows(lake, {"messages": made_rows("messages", uid)})
+    DeltaTable(lake.table("_ingests")).delete("ingest_id = 2")
+    assert open_lake(lake).messages.count_rows() == 2, "what is published stays readable"
+    with pytest.raises(LakeFault, match=r"Another program changed the table '_ingests' .*DELETE.* VERSION AS OF 2"):
+        publish_rows(lake, {"messages": made_rows("messages", "C3")})
+    DeltaTable(lake.table("_ingests")).restore(2)
+    publish_rows(lake, {"messages": made_rows("messages", "C3")})
     assert open_lake(lake).messages.count_rows() == 3
 
 

@@ -89,6 +89,12 @@ def _wants_zero(fault: OnBytes, part: int, data: bytes) -> bytes:
     return bytes(8) + data[8:-1] + b"?" if part == 2 and fault.first[5:9] != bytes(4) else data
 
 
+def _ends_with_c2(fault: OnBytes, data: bytes) -> bytes:
+    """Drops what follows C2 in the same packet, if it is less than a chunk header."""
+    extra = fault.total - 3073
+    return data[:-extra] if 0 < extra < 12 else data
+
+
 class _Impatient(Fault):
     """Closes a connection whose C2 comes after another connection was opened."""
 
@@ -138,6 +144,7 @@ HANDSHAKE = {
     **each("handshake", (17, 18, 19, 20), on_bytes(_remembers_version, _other_version)),
     "handshake/21": in_handshake(1, lambda data: data[:8] + bytes(1528)),
     "handshake/22": Variant(_OneAtATime),
+    "handshake/23": on_bytes(_ends_with_c2),
 }
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -211,7 +218,7 @@ CHUNKS = {
     "chunks/44": dataclasses.replace(
         sends(holds(b"Play.Start"), _continues_with_fmt1), connection=ConnectionOptions(chunk_size=128)
     ),
-    "chunks/45": ignores(lambda one: one.type_id == 20 and parse_command(20, one.payload).transaction_id == 7.0),
+    "chunks/45": ignores(lambda one: one.type_id == 20 and parse_command(20, one.payload).transaction_id == 3.0),
 }
 
 # -- control ----------------------------------------------------------------------------------------------------------
@@ -263,6 +270,7 @@ CONTROL = {
     "control/19": HANDSHAKE["handshake/3"],
     "control/20": sends_changed(is_type(5), payload=struct.pack(">I", 100)),
     "control/21": sends(holds(b"Connect.Success"), _with_ping_response),
+    "control/22": closes_on(lambda one: one.type_id == 3 and one.payload == struct.pack(">I", 0x1000)),
 }
 
 # -- amf and commands -------------------------------------------------------------------------------------------------
@@ -355,7 +363,20 @@ COMMANDS = {
     "commands/53": changes(is_command("someNewCommand"), _as("createStream", None)),
     "commands/54": sends(holds(b"Play.Start"), _early_media),
     "commands/56": ignores_from(2, is_command("publish")),
+    "commands/57": Variant(lambda: _ClosesOnSecond(is_command("createStream"))),
 }
+
+
+class _ClosesOnSecond(Fault):
+    """Closes the connection at the second of the chosen messages."""
+
+    def __init__(self, choice: Any) -> None:
+        self._choice, self._seen = choice, 0
+
+    def received_message(self, message: MessageReceived) -> MessageReceived | None:
+        self._seen += self._choice(message)
+        self.closes_connection = self.closes_connection or self._seen > 1
+        return message
 
 
 def _second_connect() -> Any:
@@ -393,7 +414,7 @@ ENHANCED = {
 
 
 def _loses_one(one: MessageReceived) -> bool:
-    return one.type_id == VIDEO and one.timestamp == 1720
+    return one.type_id == VIDEO and one.timestamp == 4720
 
 
 def _second_configuration(one: MessageReceived) -> bool:

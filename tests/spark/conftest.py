@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from kit.separate_ingest import NAMES, QUICK_JAVA, free_port
-from kit.spark_submit import ELSEWHERE, SPARK, Submitter, make_package, make_python
+from kit.object_store import ObjectStore
+from kit.separate_ingest import NAMES
+from kit.spark_submit import Submitter, make_package, make_python
 from pyspark.sql import SparkSession
 
 from rtmp_spark.spark import ingest
@@ -34,35 +34,19 @@ def local(spark: SparkSession, sample_pcaps: Path, tmp_path_factory: pytest.Temp
     return lake
 
 
-@pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers, each a separate process that knows nothing of the driver's environment."""
-    port = free_port()
-    spark_class = str(SPARK / "spark-class")
-    environment = ELSEWHERE | QUICK_JAVA | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*arguments: str) -> None:
-        started.append(
-            subprocess.Popen(
-                [spark_class, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-        )
-
-    master = f"spark://127.0.0.1:{port}"
-    ui = str(free_port())
-    start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", ui)
-    for n in range(2):
-        start(
-            "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
-            "--work-dir", str(tmp_path / f"work{n}"), "--webui-port", str(free_port()), master,
-        )  # fmt: skip
+@pytest.fixture(scope="session")
+def store(sample_pcaps: Path) -> Iterator[ObjectStore]:
+    """An S3 server in its own process, with the captures."""
+    pytest.importorskip("moto.server", reason="moto is not installed (extra: test)")
+    found = ObjectStore()
     try:
-        yield master
+        for bucket in ("captures", "lakes"):
+            found.put(bucket)
+        found.put(f"captures/50% of day 1/{NAMES[0]}", (sample_pcaps / NAMES[0]).read_bytes())
+        found.put(f"captures/{NAMES[1]}", (sample_pcaps / NAMES[1]).read_bytes())
+        yield found
     finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait(30)
+        found.close()
 
 
 @pytest.fixture

@@ -108,6 +108,17 @@ def test_a_table_without_the_columns_is_refused() -> None:
         list(MessageTable().eval(rows))
 
 
+def test_a_text_in_place_of_bytes_is_refused() -> None:
+    """Read as bytes, it would only give violations. A message type may be a text or any number."""
+    texts = pa.array(["0200"])
+    for read in (read_amf0, read_amf3, read_flv, lambda column: read_media(pa.array([9]), column)):
+        with pytest.raises(TypeError, match="needs bytes, not a column of type string; unhex and unbase64"):
+            read(texts)
+    (row,) = read_media(pa.array(["8"]), pa.array([bytes.fromhex("af00119056e500")])).to_pylist()
+    assert row["tags"][0]["codec"] == "aac"
+    assert read_amf0(pa.nulls(1)).to_pylist() == [None]
+
+
 def test_in_sql_and_over_columns(spark: SparkSession) -> None:
     byte_functions.register_functions(spark)
     chunks = vector(VECTORS / "valid" / "chunk" / "contract_2_three_chunks.json")

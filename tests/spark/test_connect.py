@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from kit.separate_ingest import NAMES, QUICK_JAVA, assert_same, free_port, python, wait_for_port
+from kit.separate_ingest import NAMES, assert_same, free_port, python, wait_for_port
 
-from rtmp_spark.spark.jars import delta_jars
-from rtmp_spark.spark.spark_session import CATALOG, EXTENSION
+from rtmp_spark.spark.spark_session import local_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -23,22 +22,17 @@ def connect() -> Iterator[str]:
     """A Spark Connect server with Delta Lake, as an administrator starts one."""
     pytest.importorskip("grpc", reason="the client of Spark Connect is not installed (extra: connect)")
     port = free_port()
-    settings = {
+    settings = local_settings(small=True) | {  # its class archive
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.jars": ",".join(map(str, delta_jars())),
-        "spark.sql.extensions": EXTENSION,
-        "spark.sql.catalog.spark_catalog": CATALOG,
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
     }
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal",
     ]  # fmt: skip
-    environment = os.environ | QUICK_JAVA | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for_port(port, server)

@@ -20,8 +20,8 @@ from rtmp_spark.lake.location import Location, locate
 from rtmp_spark.lake.maintenance import clean_up
 from rtmp_spark.lake.parquet_files import write_rows
 from rtmp_spark.lake.reader import open_lake
-from rtmp_spark.lake.store_check import require_put_if_absent
 from rtmp_spark.lake.writer import Writer, open_writer
+from rtmp_spark.lake.writing.store_check import require_put_if_absent
 from rtmp_spark.spark import Lake, ingest
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -34,13 +34,14 @@ SMALL, PLAYED, TWO = (
     "ffmpeg_publish_bframes_rtmpdump_play.pcap",
     "republish_same_name.pcap",
 )
+KEY = "of this test"
 VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at"}
 
 
 @pytest.fixture(autouse=True)
 def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets have the same hashes in every lake."""
-    monkeypatch.setenv(KEY_VARIABLE, "of this test")
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
 
 
 def contents(lake: Path) -> dict[str, list[str]]:
@@ -211,38 +212,65 @@ def test_executors_that_write_to_their_own_disks(
 
 # -- the program is killed ------------------------------------------------------------------------------------------
 
-PLACES = (
-    "locked", "store checked", "ledger read", "plan", "scan", "split", "between tables", "files written",
-    "before messages", "after messages", "after captures", "before publish", "after publish", "checkpoints written",
+AT_WORK = ("scan", "split", "files written", "after publish")  # the driver dies while executors work, or after them
+IN_THE_DRIVER = (
+    "locked", "store checked", "ledger read", "plan", "between tables", "before messages", "after messages",
+    "after captures", "before publish", "checkpoints written",
 )  # fmt: skip
+WITHOUT_SPARK = """
+import sys
+from kit.in_process_ingest import ingest_in_process
+ingest_in_process(sys.argv[-1], sys.argv[2:-2])
+"""
 
 
-def killed(lake: Path, paths: Iterable[Path], place: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | QUICK_JAVA | {failpoint.VARIABLE: place}
-    arguments = ["ingest", *map(str, paths), "--lake", str(lake)]
-    return subprocess.run([sys.executable, "-c", INGEST, *arguments], env=environment, text=True, capture_output=True)
+class TwoIngests(NamedTuple):
+    """A lake after the first ingest, and its tables after the second."""
+
+    lake: Path
+    dying: list[Path]
+    expected: dict[str, list[str]]
 
 
-def two_ingests(sample_pcaps: Path) -> tuple[list[Path], list[Path]]:
+@pytest.fixture(scope="module")
+def two_ingests(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> TwoIngests:
     """The rows of the second ingest replace rows of the first, and need the tables of players."""
     rotated = sorted(sample_pcaps.glob("rotated_*_0?.pcap"))
-    return [rotated[0], sample_pcaps / SMALL], [*rotated[1:], sample_pcaps / PLAYED]
+    first, dying = [rotated[0], sample_pcaps / SMALL], [*rotated[1:], sample_pcaps / PLAYED]
+    lake, undisturbed = (tmp_path_factory.mktemp("two") / name for name in ("lake", "undisturbed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY_VARIABLE, KEY)
+        ingest_in_process(lake, first)
+        shutil.copytree(lake, undisturbed)
+        ingest_in_process(undisturbed, dying)
+    return TwoIngests(lake, dying, contents(undisturbed))
+
+
+def killed_at(place: str, program: str, given: TwoIngests, lake: Path) -> None:
+    """After the death of the second ingest at this place, the next one gives the tables of an undisturbed one."""
+    shutil.copytree(given.lake, lake)
+    before = len(lake_rows(lake, "captures"))
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    environment = os.environ | QUICK_JAVA | {failpoint.VARIABLE: place, "PYTHONPATH": path}
+    command = [sys.executable, "-c", program, "ingest", *map(str, given.dying), "--lake", str(lake)]
+    died = subprocess.run(command, env=environment, text=True, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    published = len(given.dying) if place in ("after publish", "checkpoints written") else 0
+    assert len(lake_rows(lake, "captures")) == before + published
+    assert len(ingest_in_process(lake, given.dying).known) == published
+    found = contents(lake)
+    assert [name for name in given.expected if found[name] != given.expected[name]] == []
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("place", PLACES)
-def test_killed_at_every_place(place: str, sample_pcaps: Path, tmp_path: Path) -> None:
-    """After any death the next ingest gives the tables of an undisturbed one."""
-    first, dying = two_ingests(sample_pcaps)
-    lake, undisturbed = tmp_path / "lake", tmp_path / "undisturbed"
-    ingest_in_process(lake, first)
-    shutil.copytree(lake, undisturbed)
-    ingest_in_process(undisturbed, dying)
-    died = killed(lake, dying, place)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    published = place in ("after publish", "checkpoints written")
-    assert len(lake_rows(lake, "captures")) == len(first) + (len(dying) if published else 0)
-    assert len(ingest_in_process(lake, dying).known) == (len(dying) if published else 0)
-    found, expected = contents(lake), contents(undisturbed)
-    assert [name for name in expected if found[name] != expected[name]] == []
+@pytest.mark.parametrize("place", AT_WORK)
+def test_killed_with_its_executors(place: str, two_ingests: TwoIngests, tmp_path: Path) -> None:
+    killed_at(place, INGEST, two_ingests, tmp_path / "lake")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", IN_THE_DRIVER)
+def test_killed_in_the_driver(place: str, two_ingests: TwoIngests, tmp_path: Path) -> None:
+    """Spark has no part in these steps."""
+    killed_at(place, WITHOUT_SPARK, two_ingests, tmp_path / "lake")

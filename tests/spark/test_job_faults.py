@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rtmp_spark.spark.job_faults import is_inputs_fault, reason, run_isolating
+from rtmp_spark.spark.job_faults import is_inputs_fault, reason, run_isolating, states_remedy
 
 TRACEBACK = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
@@ -48,6 +48,7 @@ def test_errors_of_python(last_line: str, is_inputs: bool, text: str) -> None:
     error = Exception(TRACEBACK.format(last_line))
     assert is_inputs_fault(error) is is_inputs
     assert reason(error) == text
+    assert states_remedy(error) is ("LakeFault" in last_line)
 
 
 @pytest.mark.parametrize(

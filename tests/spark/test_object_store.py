@@ -3,79 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from kit.maven_jars import S3A, maven_jars
 from kit.object_store import ObjectStore
-from kit.separate_ingest import INGEST, NAMES, assert_same, python
+from kit.separate_ingest import INGEST, QUICK_JAVA, assert_same, python
+from kit.separate_ingest import S3_CAPTURES as CAPTURES
 from kit.spark_submit import Submitter, finished
 
 from rtmp_spark.lake.ledger import Ledger
 from rtmp_spark.lake.location import locate
-from rtmp_spark.lake.reader import open_lake
+from rtmp_spark.lake.reader import Lake, open_lake
 from rtmp_spark.schema import TABLES
 from rtmp_spark.spark.jars import delta_jars
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-CAPTURES = (f"s3://captures/50%25 of day 1/{NAMES[0]}", f"s3a://captures/{NAMES[1]}")
+ONE = "s3://lakes/one"
+TWICE = "import sys; from rtmp_spark.cli import main; sys.exit(main(sys.argv[1:]) or main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
-def store(sample_pcaps: Path) -> Iterator[ObjectStore]:
-    """An S3 server in its own process, with the captures."""
-    pytest.importorskip("moto.server", reason="moto is not installed (extra: test)")
-    found = ObjectStore()
-    try:
-        for bucket in ("captures", "lakes"):
-            found.put(bucket)
-        found.put(f"captures/50% of day 1/{NAMES[0]}", (sample_pcaps / NAMES[0]).read_bytes())
-        found.put(f"captures/{NAMES[1]}", (sample_pcaps / NAMES[1]).read_bytes())
-        yield found
-    finally:
-        found.close()
-
-
-def test_captures_and_lake_from_the_shell(local: Path, store: ObjectStore) -> None:
-    """A directory by `s3`, whose name needs no escape, and a file by `s3a`; the second ingest skips both."""
+def lake(store: ObjectStore) -> Lake:
+    """Ingested from the shell, twice: a directory by `s3`, whose name needs no escape, and a file by `s3a`."""
     addresses = ["s3://captures/50%25 of day 1", CAPTURES[1]]
-    for _ in range(2):
-        lake = "s3a://lakes/one"
-        python(INGEST, "ingest", *addresses, "--lake", lake, "--split-size", "64KB", **store.environment)
-        assert_same(local, "s3://lakes/one", store.environment)
-    assert open_lake("s3://lakes/one", store.environment).published.ingest_id == 1
+    python(TWICE, "ingest", *addresses, "--lake", "s3a://lakes/one", "--split-size", "64KB", **store.environment)
+    return open_lake(ONE, store.environment)
 
 
-def for_executors(store: ObjectStore) -> dict[str, str]:
-    """Executors read the captures with variables of their own; the credentials of the lake go with their work."""
-    return {f"spark.executorEnv.{name}": value for name, value in store.environment.items()}
-
-
-def test_spark_submit_on_a_standalone_cluster(
-    local: Path, store: ObjectStore, standalone: str, spark_submit: Submitter
-) -> None:
-    """Two ingests. Executors that are separate processes write the files, the driver commits them."""
-    for capture in CAPTURES:
-        done = spark_submit.run(
-            "ingest.py", capture, "--lake", "s3://lakes/two", "--split-size", "64KB",
-            master=standalone, conf=for_executors(store), environment=store.environment,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-5000:]
-    assert open_lake("s3://lakes/two", store.environment).published.ingest_id == 2
-    assert_same(local, "s3://lakes/two", store.environment)
-
-
-def test_executors_without_credentials_for_the_captures(
-    store: ObjectStore, standalone: str, spark_submit: Submitter
-) -> None:
-    arguments = (CAPTURES[0], "--lake", "s3://lakes/none")
-    done = spark_submit.run("ingest.py", *arguments, master=standalone, environment=store.environment)
-    assert done.returncode == 3
-    sentence = [line for line in done.stdout.splitlines() if line.startswith("rtmp-spark:")][-1]  # after its progress
-    assert "published nothing" in sentence
-    assert open_lake("s3://lakes/none", store.environment).published.ingest_id == 0
+def test_captures_and_lake_from_the_shell(local: Path, store: ObjectStore, lake: Lake) -> None:
+    assert_same(local, ONE, store.environment)
+    assert lake.published.ingest_id == 1, "the second ingest skips both"
 
 
 UNLOCKED = """
@@ -104,52 +66,29 @@ sys.exit(main(["ingest", *sys.argv[3:]]))
 """
 
 
-def test_two_drivers_whose_lock_does_not_work(
-    local: Path, store: ObjectStore, standalone: str, spark_submit: Submitter, tmp_path: Path
-) -> None:
+def test_two_drivers_whose_lock_does_not_work(local: Path, store: ObjectStore, tmp_path: Path) -> None:
     """Both have written their files when they start to commit. At most one publishes, the other says so."""
-    script, meeting = tmp_path / "unlocked.py", tmp_path / "meeting"
-    script.write_text(UNLOCKED)
-    meeting.mkdir()
     to_lake = ("--lake", "s3://lakes/race", "--split-size", "64KB")
-    python(INGEST, "ingest", *CAPTURES, *to_lake, "--dry-run", **store.environment)
-    one_core = {"spark.cores.max": "1", **for_executors(store)}
+    environment = os.environ | QUICK_JAVA | store.environment
     drivers = [
-        spark_submit.start(
-            script, str(meeting), str(n), capture, *to_lake,
-            master=standalone, conf=one_core, environment=store.environment,
+        subprocess.Popen(
+            [sys.executable, "-c", UNLOCKED, str(tmp_path), str(n), capture, *to_lake, "--master", "local[1]"],
+            env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
         for n, capture in enumerate(CAPTURES)
     ]  # fmt: skip
     done = [finished(driver) for driver in drivers]
-    assert len(list(meeting.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 2
     losers = [result for result in done if result.returncode]
     assert losers, "both published"
     for loser in losers:
         assert loser.returncode == 3, loser.stderr[-5000:]
-        assert "Another writer changed the lake s3://lakes/race during this run, so nothing" in loser.stdout
+        assert "Another writer changed the lake s3://lakes/race during this run, so nothing" in loser.stderr
     where = locate("s3://lakes/race", store.environment)
     assert len(Ledger(where).history()) == len(done) - len(losers)
     assert open_lake(where).captures.count_rows() == len(done) - len(losers)
     python(INGEST, "ingest", *CAPTURES, *to_lake, **store.environment)
     assert_same(local, "s3://lakes/race", store.environment, in_order=False)
-
-
-def test_two_drivers_one_waits_for_the_other(
-    local: Path, store: ObjectStore, standalone: str, spark_submit: Submitter
-) -> None:
-    conf = {"spark.cores.max": "1", **for_executors(store)}
-    drivers = [
-        spark_submit.start(
-            "ingest.py", capture, "--lake", "s3://lakes/wait", master=standalone, conf=conf,
-            environment=store.environment,
-        )
-        for capture in CAPTURES
-    ]  # fmt: skip
-    done = [finished(driver) for driver in drivers]
-    assert [result.returncode for result in done] == [0, 0], done[0].stderr[-3000:] + done[1].stderr[-3000:]
-    assert open_lake("s3://lakes/wait", store.environment).published.ingest_id == 2
-    assert_same(local, "s3://lakes/wait", store.environment, in_order=False)
 
 
 READ = """
@@ -169,12 +108,10 @@ print("found", json.dumps({
 
 
 def test_delta_spark_reads_a_lake_on_s3a(
-    store: ObjectStore, spark_submit: Submitter, sample_pcaps: Path, tmp_path: Path
+    store: ObjectStore, lake: Lake, spark_submit: Submitter, tmp_path: Path
 ) -> None:
     """With Hadoop's connector. The settings of the session are enough to open the lake; no variables are set."""
     jars = maven_jars("s3a", S3A)
-    captures = [str(sample_pcaps / name) for name in NAMES]
-    python(INGEST, "ingest", *captures, "--lake", "s3://lakes/read", **store.environment)
     conf = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -186,13 +123,10 @@ def test_delta_spark_reads_a_lake_on_s3a(
     }
     script = tmp_path / "read.py"
     script.write_text(READ)
-    done = spark_submit.run(
-        script, "s3://lakes/read", *TABLES, master="local[2]", jars=[*delta_jars(), *jars], conf=conf
-    )
+    done = spark_submit.run(script, ONE, *TABLES, master="local[2]", jars=[*delta_jars(), *jars], conf=conf)
     assert done.returncode == 0, done.stderr[-5000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("found")]
     found = json.loads(line.removeprefix("found"))
-    lake = open_lake("s3://lakes/read", store.environment)
     assert found["rows"] == {name: lake.table(name).count_rows() for name in TABLES}
     uid, messages = found["one"]
     assert messages == lake.read("messages")["uid"].to_pylist().count(uid) > 0

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import hex, lit
 
 from rtmp_spark.analysis.packet_table import DECODED, PacketTable
 from rtmp_spark.analysis.recording import Recording
@@ -87,14 +88,21 @@ def test_packets_without_places_and_headers() -> None:
 
 
 def test_a_dataframe_of_packets(spark: SparkSession) -> None:
-    """Read in byte ranges, so without frame numbers; and the rows of a recording of three files."""
+    """Read in byte ranges, so without frame numbers; and the rows of a recording of three files.
+
+    Case does not matter in names, nor do packets that lack an end.
+    """
     register(spark)
     paths = [SAMPLES / name for name in ROTATED]
     read = spark.read.format("pcap").option("payload", "true").option("splitSize", "40000")
-    found = decode_packets(read.load([str(path) for path in reversed(paths)]), keep_secrets=True).toArrow().to_pylist()
+    rows = read.load([str(path) for path in reversed(paths)])
+    rows = rows.union(rows.withColumn("dst", lit(None))).withColumnsRenamed({"src": "SRC", "ts": "time"})
+    found = decode_packets(rows, keep_secrets=True).toArrow().to_pylist()
     expected = [row | {"frame_first": None, "frame_last": None} for row in sequential(paths)["messages"]]
     assert in_order(found) == in_order(expected)
     with pytest.raises(UserError, match=r"The packets have no column payload. Read them with "):
         decode_packets(spark.read.format("pcap").load(str(paths[0])))
+    with pytest.raises(UserError, match=r"The column payload of the packets has the type string, not binary. unhex "):
+        decode_packets(rows.withColumn("payload", hex("payload")))
     with pytest.raises(UserError, match=r"Unknown table 'captures'. Use one of connections, "):
         decode_packets(read.load(str(paths[0])), "captures")

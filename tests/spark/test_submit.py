@@ -59,14 +59,21 @@ def test_a_recording_in_two_ingests(
         assert sorted(map(repr, got.to_pylist())) == sorted(rows), table
 
 
+INGEST_AND_READ = """
+from rtmp_spark.jobs.command_job import run_job
+from rtmp_spark.spark import start_spark
+
+assert run_job("ingest") == 0
+start_spark()
+"""
+
+
 def test_an_ingest_needs_no_delta_jars(sample_pcaps: Path, tmp_path: Path, spark_submit: Submitter) -> None:
     """Executors write Parquet files and the driver commits them, all in Python. To read DataFrames needs the jars."""
     lake = tmp_path / "lake"
     capture = str(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")
-    done = spark_submit.run("ingest.py", capture, "--lake", str(lake), master="local[1]")
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert open_lake(lake).messages.count_rows() > 0
-    script = tmp_path / "read.py"
-    script.write_text("from rtmp_spark.spark import start_spark\nstart_spark()\n")
-    done = spark_submit.run(script, master="local[1]")
+    script = tmp_path / "both.py"
+    script.write_text(INGEST_AND_READ)
+    done = spark_submit.run(script, capture, "--lake", str(lake), master="local[1]")
     assert done.returncode != 0 and "This Spark session has no Delta Lake." in done.stdout + done.stderr
+    assert open_lake(lake).messages.count_rows() > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from rtmp_spark.capture.files.compression import ByteStream
 from rtmp_spark.capture.files.file_facts import OK, FileFacts
@@ -14,12 +14,13 @@ from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.codec.limits import (
     DEFAULT_LIMITS,
     FIRST_WINDOW_BYTES,
+    LIKELY_PACKET_BYTES,
     PACKET_SEARCH_BYTES,
     READ_WINDOW_BYTES,
     Limits,
 )
 
-LIKELY_PACKET_BYTES = 64 << 10  # longer than most records
+Reader = TypeVar("Reader", RecordReader, BlockReader)
 
 
 def _even_windows(size: int, window_bytes: int) -> int:
@@ -28,28 +29,16 @@ def _even_windows(size: int, window_bytes: int) -> int:
     return -(-(size + count * LIKELY_PACKET_BYTES) // count)
 
 
-class RangeReader:
-    """The records that start in [start, end); frame numbers count from 1 inside the range.
+class _Range(Generic[Reader]):
+    """The packets of the records that start in [start, end); frame numbers count from 1 inside the range.
 
     `began` is the offset of the first of them (None: there is none) and `ended` the offset after the last one. If the
     range on the left did not end where this one began, this one found a wrong beginning.
     """
 
-    def __init__(
-        self, file: BinaryIO, start: int, end: int, header: PcapHeader, limits: Limits, window_bytes: int
-    ) -> None:
-        self.facts = FileFacts(format="pcap", link_types=[header.link_type], snaplen=header.snaplen or None)
-        self.began: int | None = start
-        if start <= FILE_HEADER_BYTES:
-            self.began = FILE_HEADER_BYTES
-        else:
-            file.seek(start)
-            probe = file.read(PACKET_SEARCH_BYTES)
-            place = first_record(probe, header, limits, at_file_end=len(probe) < PACKET_SEARCH_BYTES)
-            self.began = None if place is None or start + place >= end else start + place
-        file.seek(end if self.began is None else self.began)
-        window_bytes = _even_windows(end - file.tell(), window_bytes)
-        self._reader = RecordReader(ByteStream(file), header, limits, window_bytes, file.tell(), end)
+    facts: FileFacts
+    began: int | None
+    _reader: Reader
 
     def __iter__(self) -> Iterator[PacketBlock]:
         if self.began is not None:
@@ -65,23 +54,33 @@ class RangeReader:
         return None if self.began is None else self._reader.ended
 
 
-def read_range(
-    file: BinaryIO,
-    start: int,
-    end: int,
-    header: PcapHeader,
-    limits: Limits = DEFAULT_LIMITS,
-    window_bytes: int = READ_WINDOW_BYTES,
-) -> RangeReader:
-    """Read the records of an uncompressed classic pcap that start in the byte range [start, end)."""
-    return RangeReader(file, start, end, header, limits, window_bytes)
+class PcapRange(_Range[RecordReader]):
+    """A range of an uncompressed classic pcap with this file header."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        start: int,
+        end: int,
+        header: PcapHeader,
+        limits: Limits = DEFAULT_LIMITS,
+        window_bytes: int = READ_WINDOW_BYTES,
+    ) -> None:
+        self.facts = FileFacts(format="pcap", link_types=[header.link_type], snaplen=header.snaplen or None)
+        if start <= FILE_HEADER_BYTES:
+            self.began = FILE_HEADER_BYTES
+        else:
+            file.seek(start)
+            probe = file.read(PACKET_SEARCH_BYTES)
+            place = first_record(probe, header, limits, at_file_end=len(probe) < PACKET_SEARCH_BYTES)
+            self.began = None if place is None or start + place >= end else start + place
+        file.seek(end if self.began is None else self.began)
+        window_bytes = _even_windows(end - file.tell(), window_bytes)
+        self._reader = RecordReader(ByteStream(file), header, limits, window_bytes, file.tell(), end)
 
 
-class PcapngRange:
-    """The packets of the blocks that start in [start, end) of a pcapng of one section, as `RangeReader` reads records.
-
-    Their interfaces are those before the first packet of the file.
-    """
+class PcapngRange(_Range[BlockReader]):
+    """A range of an uncompressed pcapng of one section, with the interfaces before the first packet of the file."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class PcapngRange:
         self._head = head.head
         snaplen = head.snaplen or None
         self.facts = FileFacts(format="pcapng", link_types=sorted(head.link_types), snaplen=snaplen)
-        self.began: int | None = start
+        self.began = start
         if start:
             start += -start % 4
             file.seek(start)
@@ -107,19 +106,6 @@ class PcapngRange:
         known = self._head if start else None
         window_bytes = _even_windows(end - file.tell(), window_bytes)
         self._reader = BlockReader(ByteStream(file), limits, window_bytes, known, file.tell(), end)
-
-    def __iter__(self) -> Iterator[PacketBlock]:
-        if self.began is not None:
-            for block in self._reader:
-                self.facts.add_packets(block)
-                yield block
-        reader, facts = self._reader, self.facts
-        facts.packets, facts.zero_length, facts.over_snaplen = reader.records, reader.zero_length, reader.over_snaplen
-        facts.error, facts.status = reader.problem, OK
-
-    @property
-    def ended(self) -> int | None:
-        return None if self.began is None else self._reader.ended
 
     @property
     def needs_the_whole_file(self) -> bool:

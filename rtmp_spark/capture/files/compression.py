@@ -27,13 +27,20 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class ByteStream:
-    """`read(n)` returns n decompressed bytes, fewer only at the end; `problem` is set if that came early."""
+    """`read(n)` returns n decompressed bytes, fewer only at the end; `problem` is set if that came early.
+
+    `read_some(n)` of a file that is still being written returns what is there, and nothing only at the end.
+    """
 
     compression = ""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self.live = getattr(file, "live", False)
         self.problem: tuple[ViolationCode, str, str] | None = None
+
+    def read_some(self, size: int) -> bytes:
+        return self._some(size) if self.live else self.read(size)
 
     def read(self, size: int) -> bytes:
         parts: list[bytes] = []
@@ -62,6 +69,7 @@ class _Prefixed:
     def __init__(self, head: bytes, file: BinaryIO) -> None:
         self._head = head
         self._file = file
+        self.live = getattr(file, "live", False)
 
     def read(self, size: int) -> bytes:
         if self._head:
@@ -84,6 +92,17 @@ class _Decompressing(ByteStream, ABC):
         self._bytes_out = 0
         self._pending = b""
         self._input_ended = False
+
+    def read_some(self, size: int) -> bytes:
+        if not self.live:
+            return self.read(size)
+        out = self._some(size)
+        while self._pending and len(out) < size:  # without waiting for more compressed bytes
+            part = self._some(size - len(out))
+            if not part:
+                break
+            out += part
+        return out
 
     def _some(self, size: int) -> bytes:
         while self.problem is None:

@@ -44,8 +44,8 @@ class _CountedStream:
     def read(self, size: int, /) -> bytes:
         if self._head:
             head, self._head = self._head, b""
-            return head + self.read(max(size - len(head), 1))
-        data = self._stream.read(size)
+            return head if self._stream.live else head + self.read(max(size - len(head), 1))
+        data = self._stream.read_some(size)
         repeated = min(self._repeated, len(data))
         self._repeated -= repeated
         self.size_bytes += len(data) - repeated

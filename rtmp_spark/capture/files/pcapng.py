@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtmp_spark.capture.files.read_windows import Source, Windows
-from rtmp_spark.capture.packet_block import Ints, PacketBlock, rows_at
+from rtmp_spark.capture.packet_block import Ints, PacketBlock, joined, rows_at
 from rtmp_spark.capture.problem import FILE_DAMAGED_HINT, FILE_INCOMPLETE_HINT, Problem
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import RECORD_CHAIN_LEAST, RECORD_CHAIN_LENGTH, Limits
@@ -79,7 +79,8 @@ class BlockReader:
         self._windows = Windows(source, window_bytes)
         self._limits = limits
         self._order = "<" if head is None else head.order
-        self._described: dict[Interface, int] = {}  # every distinct interface of the file -> its number
+        self._numbers: dict[Interface, int] = {}
+        self._described: list[Interface] = []  # every distinct interface of the file, by its number
         self._interfaces: list[int] = []  # numbers of the interfaces of the section
         for interface in () if head is None else head.interfaces:
             self._add_interface(interface)
@@ -103,14 +104,17 @@ class BlockReader:
             data, size, last = self._windows.after(position)
             self._window_at += position
             position = 0
+            blocks: list[PacketBlock] = []  # one per byte order: sections may alternate
             while True:
                 packets, position, section_follows = self._walk(data, size, position)
                 if packets:
                     block = self._columns(data, packets)
                     if len(block):
-                        yield block
+                        blocks.append(block)
                 if not section_follows:
                     break
+            if blocks:
+                yield joined(blocks)
             self.ended = self._window_at + position
             if self._end is not None and self.ended >= self._end:
                 return
@@ -127,8 +131,7 @@ class BlockReader:
     @property
     def head(self) -> SectionHead:
         """Of the section that is being read."""
-        described = list(self._described)
-        return SectionHead(self._order, tuple(described[number] for number in self._interfaces))
+        return SectionHead(self._order, tuple(self._described[number] for number in self._interfaces))
 
     def _bad(self, detail: str, packets: int) -> None:
         self.problem = Problem(
@@ -200,7 +203,10 @@ class BlockReader:
         return True
 
     def _add_interface(self, interface: Interface) -> None:
-        self._interfaces.append(self._described.setdefault(interface, len(self._described)))
+        number = self._numbers.setdefault(interface, len(self._described))
+        if number == len(self._described):
+            self._described.append(interface)
+        self._interfaces.append(number)
 
     def _describe_interface(self, data: bytes, position: int, length: int) -> None:
         if length < 20:
@@ -230,9 +236,9 @@ class BlockReader:
         fields = rows_at(data, position, 28).view(self._order + "u4").astype(np.int64)
         simple = kind == _SIMPLE
         used, interface = np.unique(interface, return_inverse=True)
-        every = list(self._described)
         link_types, snaplens, resolutions, offsets = (
-            column[interface] for column in np.array([_as_row(every[number]) for number in used.tolist()], np.int64).T
+            column[interface]
+            for column in np.array([_as_row(self._described[number]) for number in used.tolist()], np.int64).T
         )
         caplen = np.where(simple, np.minimum(fields[:, 2], snaplens), fields[:, 5])
         origlen = np.where(simple, fields[:, 2], fields[:, 6])

@@ -23,6 +23,7 @@ from rtmp_spark.codec.limits import (
     HELD_SEGMENT_COST,
     HOLE_WAIT_NS,
     KEPT_CONFLICTS,
+    NEAR_IP_IDS,
     REORDERED_WITHIN_NS,
     TCP_HISTORY_BYTES,
 )
@@ -36,10 +37,11 @@ class Piece(NamedTuple):
     data: bytes | None  # None: cut off by the snapshot length
     frame: int
     ts_ns: int
+    ip_id: int = 0  # of the IP packet; 0 if it has none
 
     def part(self, offset: int, end: int) -> Piece:
         data = None if self.data is None else self.data[offset - self.offset : end - self.offset]
-        return Piece(offset, end, data, self.frame, self.ts_ns)
+        return self._replace(offset=offset, end=end, data=data)
 
     @property
     def cost(self) -> int:
@@ -143,7 +145,7 @@ class Stream(StreamCounters):
         return self.held[-1].end if self.held else -HALF
 
     def _payload(self, piece: Piece, wire_end: int, out: Output) -> int:
-        offset, end, data, frame, ts_ns = piece
+        offset, end, data, frame, ts_ns, ip_id = piece
         assert data is not None
         if self.synced and wire_end - offset == 1 and offset == self.next_offset - 1:
             self.duplicate_bytes += end - offset  # a keep-alive: its byte is not part of the stream (RFC 9293 3.8.4)
@@ -162,25 +164,29 @@ class Stream(StreamCounters):
             wire_end = max(wire_end, end)
         if offset >= wire_end:
             return 0
-        below_top = offset < self.top
-        late = ts_ns - self.top_ts_ns
+        after = self._after(offset) if offset < self.top else None
         if wire_end > self.top:
             self.top, self.top_ts_ns = wire_end, ts_ns
         if self.synced and not self.held and offset == self.next_offset and end == wire_end:
             self._deliver(offset, end, data, frame, ts_ns)
             return 0
-        fresh = self._place(Piece(offset, end, data, frame, ts_ns), out) if end > offset else 0
+        fresh = self._place(Piece(offset, end, data, frame, ts_ns, ip_id), out) if end > offset else 0
         if wire_end > end:
-            self._place(Piece(end, wire_end, None, frame, ts_ns), out)
+            self._place(Piece(end, wire_end, None, frame, ts_ns, ip_id), out)
         retransmitted = len(data) - fresh
-        if fresh and below_top:
-            if late < REORDERED_WITHIN_NS:
+        if fresh and after is not None:
+            if fresh == len(data) and _sent_before(piece, after):
                 self.out_of_order_packets += 1
             else:
                 retransmitted = len(data)
         self.retransmitted_bytes += retransmitted
         self._drain(out)
         return retransmitted
+
+    def _after(self, offset: int) -> Piece | None:
+        """The first held piece from this offset on; the hole before it is known since that piece came."""
+        index = bisect_left(self.held, (offset,))
+        return self.held[index] if index < len(self.held) else None
 
     def _place(self, piece: Piece, out: Output) -> int:
         """Hold the new parts of a piece and compare the others; returns how many bytes were new."""
@@ -221,7 +227,7 @@ class Stream(StreamCounters):
         index += 1
         count = 1
         while index < len(held) and reached < end:
-            starts, ends, pieces, _, _ = zip(*held[index : index + count], strict=True)
+            starts, ends, pieces, *_ = zip(*held[index : index + count], strict=True)
             if starts == (reached, *ends[:-1]) and None not in pieces:
                 parts += pieces
                 reached = ends[-1]
@@ -368,17 +374,30 @@ class Stream(StreamCounters):
 
     def state(self) -> list[Any]:
         """Plain data to resume from; `flush` first."""
-        held = [(p.offset, p.end, None if p.data is None else _text(p.data), p.frame, p.ts_ns) for p in self.held]
+        held = [(p.offset, p.end, None if p.data is None else _text(p.data), *p[3:]) for p in self.held]
         return [*self.saved_counters(), held, _text(self.history), self.loss.state()]
 
     def restore(self, values: list[Any]) -> None:
         *counters, held, history, loss = values
         self.loss.restore(loss)
         self.restore_counters(counters)
-        for offset, end, data, frame, ts_ns in held:
-            piece = Piece(offset, end, None if data is None else base64.b64decode(data), frame, ts_ns)
+        for offset, end, data, *place in held:
+            piece = Piece(offset, end, None if data is None else base64.b64decode(data), *place)
             self._hold(len(self.held), piece)
         self.history = base64.b64decode(history)
+
+
+def _sent_before(piece: Piece, after: Piece) -> bool:
+    """Whether a piece that fills a hole was sent before the data after the hole, and is no retransmission.
+
+    IP ids of most systems count the packets of a connection or of all connections. Where they are random or 0, time
+    decides.
+    """
+    if piece.ip_id and after.ip_id:
+        later = ((piece.ip_id - after.ip_id + 0x8000) & 0xFFFF) - 0x8000
+        if 0 < abs(later) <= NEAR_IP_IDS:
+            return later < 0
+    return piece.ts_ns - after.ts_ns < REORDERED_WITHIN_NS
 
 
 def _text(data: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rtmp_spark.capture.tcp.interval_counters import SECOND_NS
 from rtmp_spark.capture.tcp.sequence_numbers import distance
-from rtmp_spark.codec.limits import LOSS_OPEN_SECONDS, LOSS_SECOND_BYTES, UNCONFIRMED_LOSSES
+from rtmp_spark.codec.limits import LOSS_OPEN_SECONDS, LOSS_SECOND_BYTES, MAX_TROUBLED_SECONDS, UNCONFIRMED_LOSSES
 
 
 class Retransmitted(NamedTuple):
@@ -25,7 +25,10 @@ class Retransmitted(NamedTuple):
 
 
 class LossCounter:
-    __slots__ = ("_losses", "_seconds", "bytes", "data_packets", "segments", "sent_bytes", "worst_share")
+    __slots__ = (
+        "_last_seq", "_losses", "_seconds", "_troubled", "bytes", "data_packets", "segments", "sent_bytes",
+        "worst_share",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.data_packets = 0
@@ -34,6 +37,8 @@ class LossCounter:
         self.bytes = 0
         self.worst_share = 0.0  # of the bytes of one second that is over
         self._seconds: dict[int, list[int]] = {}  # bytes sent and lost in the last seconds
+        self._troubled: list[int] = []  # seconds that are over and had losses, or with repeated retransmissions
+        self._last_seq = -1  # of the last retransmission
         self._losses: list[Retransmitted] = []
 
     @property
@@ -45,6 +50,12 @@ class LossCounter:
     def worst_second(self) -> float:
         """The largest share of lost bytes in one second with enough bytes."""
         return max([self.worst_share, *(_share(*figures) for figures in self._seconds.values())])
+
+    @property
+    def troubled_seconds(self) -> list[int]:
+        """The seconds in which segments were lost or retransmitted more than once (the first ones, if there were very
+        many). A single retransmission that the receiver did not need is a tail-loss probe."""
+        return self._troubled + [second for second, (_, lost) in self._seconds.items() if lost > 0]
 
     @property
     def first(self) -> tuple[int, int] | None:
@@ -74,6 +85,16 @@ class LossCounter:
         if len(self._losses) > UNCONFIRMED_LOSSES:
             del self._losses[1]  # the first one tells the place
 
+    def note_retransmission(self, seq: int, ts_ns: int) -> None:
+        """A retransmission, whether it shows a loss or not."""
+        if seq == self._last_seq:
+            self._add_troubled(ts_ns // SECOND_NS)
+        self._last_seq = seq
+
+    def _add_troubled(self, second: int) -> None:
+        if len(self._troubled) < MAX_TROUBLED_SECONDS and self._troubled[-1:] != [second]:
+            self._troubled.append(second)
+
     def add_duplicate_report(self, left: int, right: int, frame: int) -> None:
         """The receiver reports (in this packet) that it received these sequence numbers twice."""
         for index in range(len(self._losses) - 1, -1, -1):
@@ -89,16 +110,21 @@ class LossCounter:
 
     def _close_seconds(self) -> None:
         while len(self._seconds) > LOSS_OPEN_SECONDS:
-            self.worst_share = max(self.worst_share, _share(*self._seconds.pop(min(self._seconds))))
+            second = min(self._seconds)
+            sent, lost = self._seconds.pop(second)
+            self.worst_share = max(self.worst_share, _share(sent, lost))
+            if lost > 0:
+                self._add_troubled(second)
 
     def state(self) -> list[Any]:
         counts = [self.data_packets, self.sent_bytes, self.segments, self.bytes, self.worst_share]
-        return [counts, list(self._seconds.items()), self._losses]
+        return [counts, list(self._seconds.items()), self._troubled, self._last_seq, self._losses]
 
     def restore(self, state: list[Any]) -> None:
-        counts, seconds, losses = state
+        counts, seconds, troubled, self._last_seq, losses = state
         self.data_packets, self.sent_bytes, self.segments, self.bytes, self.worst_share = counts
         self._seconds = {second: list(figures) for second, figures in seconds}
+        self._troubled = list(troubled)
         self._losses = [Retransmitted(*lost) for lost in losses]
 
 

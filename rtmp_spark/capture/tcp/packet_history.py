@@ -56,6 +56,7 @@ class PacketHistory:
             known = [] if total > REMEMBERED_PACKETS else [self._earlier]
             self._earlier = np.sort(np.concatenate([*known, *self._older, *recent]))
         self._file, self._chunks, self._older, self._older_count = number, deque(), [], 0
+        self._newest_ns = 0  # this file may begin before the last one ends
 
     def find(self, hashes: Hashes, times: Ints) -> tuple[Flags, Flags]:
         """Which of these packets are duplicates, and which repeat the IP id and place of another (upper 32 bits)."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rtmp_spark.capture.packet_block import Flags
 from rtmp_spark.capture.packets.connection_groups import Flows, group
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem, often
@@ -24,7 +25,7 @@ from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
 from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
 from rtmp_spark.capture.tcp.interval_counters import Carry, Intervals
 from rtmp_spark.capture.tcp.segment_batch import SegmentBatch
-from rtmp_spark.capture.tcp.stream_items import Item
+from rtmp_spark.capture.tcp.stream_items import Item, ItemList
 from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import BATCH_SEGMENTS, BRIEF_FLOWS_AT_ONCE, DEFAULT_LIMITS, Limits
@@ -157,6 +158,7 @@ class Reassembler:
         if repeated is not None:
             same_id = repeated.same_id
             if repeated.duplicates.any():
+                self._replace_ended(segments, flows, connections, repeated.duplicates, out)
                 count_duplicates(segments, flows, connections, repeated.duplicates)
                 new = ~repeated.duplicates
                 segments, same_id = segments.select(new), same_id[new]
@@ -170,3 +172,17 @@ class Reassembler:
         batch.observe()
         self._table.tidy(batch.slots, min(self._latest_ns, self._next_head_ns), out)
         self._intervals.add_gaps(out[begun:])
+
+    def _replace_ended(
+        self, segments: Segments, flows: Flows, connections: list[Connection], duplicates: Flags, out: list[Item]
+    ) -> None:
+        """Before duplicates are counted: open the next connections between endpoints whose last one is over."""
+        ends = [*flows.starts[1:].tolist(), len(flows.order)]
+        for number, (first, last) in enumerate(zip(flows.starts.tolist(), ends)):
+            rows = flows.order[first:last]
+            connection = connections[number]
+            if connection.ts_last_ns is None or duplicates[rows[0]] or not duplicates[rows].any():
+                continue
+            if int(segments.ts_ns[rows[0]]) > connection.over_ns:
+                connection.flush(ItemList(connection, out))
+                connections[number] = self._table.replace(connection, out)

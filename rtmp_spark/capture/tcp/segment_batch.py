@@ -45,7 +45,7 @@ class _OneByOne:
     def __init__(self, segments: Segments, flows: Flows, rows: Ints) -> None:
         packet = flows.order[rows]
         s = segments
-        columns = (s.frame, s.ts_ns, s.seq, s.ack, s.flags, s.window, s.missing, s.vlan, s.wscale)
+        columns = (s.frame, s.ts_ns, s.seq, s.ack, s.flags, s.window, s.missing, s.vlan, s.wscale, s.ip_id)
         values = zip(flows.side[rows].tolist(), *(column[packet].tolist() for column in columns), strict=True)
         self.packets = list(map(Packet._make, values))
         self.rows = rows.tolist()
@@ -238,11 +238,13 @@ class SegmentBatch:
             delivered = len(out)
             reached, retransmitted = connection.receive(packet, data[start:end], items)
             stream = connection.sides[packet.side]
-            if retransmitted and self._is_loss(connection, packet, reached, row):
-                end_seq = (packet.seq + end - start + packet.missing) & MASK
-                stream.loss.add_loss(
-                    Retransmitted(packet.seq, end_seq, retransmitted, packet.frame, packet.ts_ns)
-                )  # fmt: skip
+            if retransmitted and not self._is_needless(connection, packet, row):
+                stream.loss.note_retransmission(packet.seq, packet.ts_ns)
+                if stream.acked_offset is None or stream.acked_offset < reached:
+                    end_seq = (packet.seq + end - start + packet.missing) & MASK
+                    stream.loss.add_loss(
+                        Retransmitted(packet.seq, end_seq, retransmitted, packet.frame, packet.ts_ns)
+                    )  # fmt: skip
             if len(out) > delivered:
                 self._check_conflicts(out[delivered:], packet.frame, row)
             if stream.held_cost > most:
@@ -258,12 +260,11 @@ class SegmentBatch:
             seen.wanted[row] = not connection.dropped
         connection.flush(items)
 
-    def _is_loss(self, connection: Connection, packet: Packet, reached: int, row: int) -> bool:
-        """Whether a retransmission shows that the network lost a segment, as far as it is known now."""
-        acked = connection.sides[packet.side].acked_offset
-        if connection.sides[1 - packet.side].window == 0 or (acked is not None and acked >= reached):
-            return False
-        return self._same_id is None or not self._same_id[self._flows.order[row]]
+    def _is_needless(self, connection: Connection, packet: Packet, row: int) -> bool:
+        """Whether a retransmission probes a closed window, or is a copy that the network made."""
+        if connection.sides[1 - packet.side].window == 0:
+            return True
+        return self._same_id is not None and bool(self._same_id[self._flows.order[row]])
 
     def _check_conflicts(self, items: list[Item], frame: int, row: int) -> None:
         """Note whether the packet with the other bytes was damaged."""

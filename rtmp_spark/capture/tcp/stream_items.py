@@ -128,7 +128,7 @@ class ItemList:
         self.out.append(Gap(self._connection, self._direction(stream), *place, acked, cut))
 
     def add_conflict(self, stream: Stream, differing: Piece, before: bytes) -> None:
-        offset, end, data, frame, ts_ns = differing
+        offset, end, data, frame, ts_ns, _ = differing
         crcs = crc32(before), crc32(data or b"")
         self.out.append(Conflict(self._connection, self._direction(stream), offset, end - offset, frame, ts_ns, *crcs))
 

@@ -20,7 +20,7 @@ from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each
@@ -51,6 +51,7 @@ class Packet(NamedTuple):
     missing: int = 0  # bytes of the payload that the snapshot length cut off
     vlan: int = -1
     wscale: int = -1  # window scale option; -1: none
+    ip_id: int = 0
 
 
 class Closing(NamedTuple):
@@ -275,7 +276,7 @@ class Connection:
 
     def receive(self, packet: Packet, data: bytes, out: Output) -> tuple[int, int]:
         """Take any packet; returns (end offset of its payload or -1, retransmitted bytes)."""
-        side, frame, ts_ns, seq, ack, flags, window, missing, vlan, wscale = packet
+        side, frame, ts_ns, seq, ack, flags, window, missing, vlan, wscale, ip_id = packet
         stream, other = self.sides[side], self.sides[1 - side]
         self.note(side, frame, ts_ns, vlan)
         stream.packets += 1
@@ -304,7 +305,7 @@ class Connection:
             if stream.base is None:
                 stream.base = seq
             return -1, 0
-        payload = Piece(0, len(data), data, frame, ts_ns)
+        payload = Piece(0, len(data), data, frame, ts_ns, ip_id)
         end, retransmitted = stream.receive(seq, payload, missing, bool(flags & FIN), out)
         return (end if data or missing else -1), retransmitted
 

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..chunk.header import HEADER_BYTES, ChunkHeader, Head
-from ..limits import BACK_BYTES, BACK_EFFORT, COMPACT_DELTA_MS, PAYLOAD_HEAD_BYTES
+from ..limits import (
+    BACK_BYTES,
+    BACK_EFFORT,
+    COMPACT_DELTA_MS,
+    LENGTH_KNOWN_BITS,
+    LENGTH_UNKNOWN_BITS,
+    PAYLOAD_HEAD_BYTES,
+)
 from ..message import CONTROL_TYPES, MAX_CHUNK_SIZE
 from .anchors import read_header
 from .chain import Chain, Sync, Walk
@@ -24,8 +31,6 @@ from .evidence import header_bits, is_strong, payload_bits, type_by_content
 _NAMED = re.compile(rb"(?=(?:[\x82-\xbf]\x00..|[\xc2-\xff])\x02\x00([\x03-\x3f])([@|_A-Za-z][!-~]{2}))", re.DOTALL)
 _NAME = re.compile(rb"[\w@|.:/-]+")
 _VALUES = frozenset(b"\0\1\2\3\5\6\x08\x0a\x0b\x0c\x11")  # AMF0 markers that can follow a name
-_LENGTH_KNOWN_BITS = 16  # evidence required of a message whose length is known, or to leave one alone
-_LENGTH_UNKNOWN_BITS = 30  # evidence required of a message whose length is only inferred
 
 
 class _Found(NamedTuple):
@@ -83,7 +88,7 @@ class _Before:
                     pos = stop - length - max(length - 1, 0) // self.size - 1 - HEADER_BYTES[fmt]
                     if pos >= 0 and self.buf[pos] == fmt << 6 | csid:
                         found = self._compact(pos, stop, self.types[csid])
-                        if found is not None and found.bits >= _LENGTH_KNOWN_BITS:
+                        if found is not None and found.bits >= LENGTH_KNOWN_BITS:
                             return found
         return None
 
@@ -96,9 +101,9 @@ class _Before:
             found = self._compact(pos, stop, self.types[csid])
             if found is None:
                 continue
-            if found.bits >= _LENGTH_UNKNOWN_BITS and not self._maybe_cut(found.header, floor):
+            if found.bits >= LENGTH_UNKNOWN_BITS and not self._maybe_cut(found.header, floor):
                 return found
-            if found.bits >= _LENGTH_KNOWN_BITS:
+            if found.bits >= LENGTH_KNOWN_BITS:
                 return None  # a message may begin here; one that begins earlier must not contain it
         if named is not None:
             self.types[named.header.csid] = Head(named.header.length, named.header.type_id, 1)
@@ -118,7 +123,7 @@ class _Before:
                 found = self._compact(pos, stop, Head(-1, type_id, 1))
                 if found is None or self._maybe_cut(found.header, floor):
                     continue
-                if found.bits >= _LENGTH_UNKNOWN_BITS:
+                if found.bits >= LENGTH_UNKNOWN_BITS:
                     return found
         return None
 

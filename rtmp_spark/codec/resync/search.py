@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..chunk.header import Head, long_csid
-from ..limits import ALONE_BITS, FIRST_BITS, HEADERS_ALONE_BITS, REGULAR_WINDOW_BYTES
+from ..limits import ALIKE_TIMES, ALONE_BITS, FIRST_BITS, HEADERS_ALONE_BITS, REGULAR_WINDOW_BYTES
 from .anchors import ANCHOR, one_reading
 from .backward import back
 from .chain import Assumed, Chain, Sync, Walk
@@ -18,11 +18,24 @@ from .regular import acknowledgements_only, fixed_length_audio, fixed_length_aud
 INTERLEAVED_SIZES = (128, 4096, 60000, 65536)  # tried one by one: interleaved messages do not show it
 
 
+_MARKS = bytes(byte | 0xC0 for byte in range(256))  # the csid of a header of fmt 2 or 3
+_NO_MARKS = bytes(range(0x80))
+
+
 class _Proof(NamedTuple):
     """A header, and the chain of messages that proves it."""
 
     anchor: int
     walk: Walk
+
+
+def may_find(buf: bytes) -> bool:
+    """Whether `find` can find anything in all the bytes of a stream of which nothing else is known. It is quick, and
+    most bytes that are not RTMP fail here if they are few."""
+    if ANCHOR.search(buf) is not None:
+        return True
+    marks = buf.translate(_MARKS, _NO_MARKS)
+    return any(marks.count(mark) >= ALIKE_TIMES // 2 for mark in set(marks))
 
 
 def find(

@@ -13,8 +13,11 @@ from rtmp_spark.capture.memory_tuning import keep_freed_memory
 from rtmp_spark.capture.unwrap.tls import keylog
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.options.argument_types import parse_host, parse_port, parse_time
+from rtmp_spark.commands.options.argument_types import count, parse_host, parse_port, parse_time
+from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.redact import Redactor, load_key
+
+_LARGE_BYTES = 64 << 20  # of captures; smaller ones are decoded before another process would be of use
 
 
 def add_path_argument(
@@ -39,6 +42,15 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_keylog_argument(parser)
     parser.add_argument("--keep-secrets", action="store_true", help="do not redact stream keys, tokens and passwords")
+
+
+def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        metavar="N",
+        help="processes that decode; the rows do not depend on it (default: one per core for large captures, else 1)",
+    )
 
 
 class TakesArguments(Protocol):
@@ -90,7 +102,17 @@ def make_settings(args: argparse.Namespace) -> Settings:
         keylog=load_keylog(args),
         redactor=_redactor(args),
         filter=ConnectionFilter(args.uid, args.host, args.port, args.stream, args.since, args.until),
+        helpers=_helpers(args),
     )
+
+
+def _helpers(args: argparse.Namespace) -> HelperPool | None:
+    """Processes beside this one; they start only for connections with much data."""
+    jobs = getattr(args, "jobs", 1)
+    if jobs is None:
+        files = [path for argument in args.paths if (path := Path(argument.rpartition("=")[2])).is_file()]
+        jobs = os.cpu_count() or 1 if sum(file.stat().st_size for file in files) > _LARGE_BYTES else 1
+    return HelperPool(jobs - 1) if jobs > 1 else None
 
 
 def _redactor(args: argparse.Namespace) -> Redactor:
@@ -101,7 +123,7 @@ def _redactor(args: argparse.Namespace) -> Redactor:
 
 
 def capture_files(paths: list[str], *, read_twice: bool = False, others: bool = False) -> list[str]:
-    """The files at these paths, each once, in the order given: a directory stands for the captures below it.
+    """The files at these paths, each once, in the order given: for a directory, the captures below it.
 
     Raises UserError about the first path that is not readable. `-` and pipes must be alone (`others`: there are files
     that are not in `paths`), and a command that reads its input twice cannot read a pipe.

@@ -14,8 +14,8 @@ from rtmp_spark.commands.output.terminal import PrintLine, client_and_server
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 from rtmp_spark.report.judged_connections import JudgedConnections
 from rtmp_spark.report.path_text import path_sentence
+from rtmp_spark.report.verdict import SEVERITIES
 
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 _GRAVE = ("error", "warning")
 _LISTED_FILES = 20
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(55296, 57344), 65534, 65535), ".")
@@ -46,13 +46,15 @@ def print_findings(
         print_line(f"{_counted(counts, [word for word in _GRAVE if counts[word]])} in {files[capture]}")
     for row in paths:
         print_line(escape_for_terminal(f"{row['uid_a']} and {row['uid_b']} are one connection. {path_sentence(row)}"))
-    total = _counted(Counter(row["severity"] for row in findings), _ORDER)
+    total = _counted(Counter(row["severity"] for row in findings), SEVERITIES)
     print_line(f"{len(judged.all)} connection{'s' if len(judged.all) != 1 else ''}: {total}", "bold")
 
 
 def _print_group(findings: Sequence[dict[str, Any]], print_line: PrintLine, files: Mapping[str, str]) -> None:
     """Print the findings of one connection or of the files."""
-    for row in sorted(findings, key=lambda r: (_ORDER[r["severity"]], r["frame"] or 0, LAYER.get(r["rule_id"], 0))):
+    for row in sorted(
+        findings, key=lambda r: (SEVERITIES.index(r["severity"]), r["frame"] or 0, LAYER.get(r["rule_id"], 0))
+    ):
         for line, style in zip(_lines(row, files), (SEVERITY_STYLES[row["severity"]], "", "")):
             print_line(line, style, 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -12,10 +13,10 @@ from textwrap import fill
 from typing import Any
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.commands.output.finding_detail import detail_beyond_title
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 
 _INDENT = " " * 9
+_WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -69,7 +70,7 @@ def _print_findings(demo: DemoResult) -> None:
     for row in (row for row in demo.findings if row["severity"] != "info" or row["rule_id"] == demo.fault):
         times = f" x{row['count']}" if row["count"] > 1 else ""
         print(f"{row['severity']:<8} {row['rule_id']}{times}, {row['party'] or 'capture file'}: {row['title']}.")
-        detail = detail_beyond_title(row["title"], row["detail"] or "")
+        detail = _detail_beyond_title(row["title"], row["detail"] or "")
         for text in (detail, row["fix_hint"] and f"-> {row['fix_hint']}"):
             if text:
                 print(fill(escape_for_terminal(text), width, initial_indent=_INDENT, subsequent_indent=_INDENT))
@@ -127,3 +128,9 @@ def short_path(path: Path) -> str:
     except ValueError:
         return str(path)
     return relative if len(relative) < len(str(path)) else str(path)
+
+
+def _detail_beyond_title(title: str, detail: str) -> str:
+    """The detail, or an empty text if the title has all of its words."""
+    words = {word.lower() for word in _WORD.findall(detail)}
+    return detail if words - {word.lower() for word in _WORD.findall(title)} else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 
@@ -44,8 +45,10 @@ def _short(name: str) -> str:
     return name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}... ({len(name)} characters)"
 
 
-def print_error(text: str, remedy: str, exit_code: int) -> int:
-    """Print an error to standard error and return its exit code."""
+def print_error(text: str, remedy: str, exit_code: int, *, as_json: bool = False) -> int:
+    """Print an error to standard error and, for a scheduler, as JSON to standard output; return its exit code."""
+    if as_json:
+        print(json.dumps({"exit_code": exit_code, "error": f"{text} {remedy}".strip()}), flush=True)
     separator = "" if text.endswith("\n") else " "  # a text that ends with a list ends its line itself
     for line in f"rtmp-spark: {text}{separator}{remedy}".rstrip().split("\n"):
         print(escape_for_terminal(line), file=sys.stderr)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
 from typing import Any
 
 import pyarrow as pa
 
 from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
+from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.analysis.sensor_recordings import SensorRecordings
 from rtmp_spark.commands.output.colours import HEADING, SEVERITY_STYLES
 from rtmp_spark.commands.output.connection_lines import (
@@ -25,12 +26,12 @@ from rtmp_spark.commands.output.connection_lines import (
     print_connection,
     span_text,
 )
-from rtmp_spark.commands.output.json_lines import json_rows
+from rtmp_spark.commands.output.tables.json_lines import json_rows
 from rtmp_spark.commands.output.terminal import PrintLine, line_printer, short_capture_names
 from rtmp_spark.commands.output.verdict_lines import VerdictLine, print_verdicts, verdict_lines
 from rtmp_spark.report.judged_connections import JudgedConnections
 from rtmp_spark.report.path_text import path_sentence
-from rtmp_spark.report.verdict import counted_verdicts
+from rtmp_spark.report.verdict import SEVERITIES, counted_verdicts
 
 SCREEN_TABLES = ("captures", "connections", "streams", "findings", "paths")
 _LONGEST_LINE = 2000  # names from peers may have any length
@@ -46,14 +47,17 @@ _VERDICT_COLUMNS = {
         "audio_bitrate", "received_bitrate", "verdict", "verdict_rule_id", "verdict_text",
     ],
 }  # fmt: skip
-_SEVERITIES = ("error", "warning", "info")
 
 
 class InspectScreen(ConnectionObserver):
-    """Collects rows and connections while a recording is read; `show` prints the screen."""
+    """Collects rows and connections while a recording is read; `show` prints the screen. Connections that end while a
+    capture is still being written are printed at once."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
+    live = True
+
+    def __init__(self, *, verbose: bool = False, before_printing: Callable[[], None] = lambda: None) -> None:
         self._verbose = verbose
+        self._before_printing = before_printing
         self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
         self._connections = 0
         self._message_count = 0
@@ -70,12 +74,19 @@ class InspectScreen(ConnectionObserver):
         else:
             self._messages.clear()
 
+    def settled(self, batches: Sequence[Batch]) -> None:
+        rows: dict[str, list[Row]] = {"connections": [], "streams": [], "findings": []}
+        for table, batch in batches:
+            rows[table] += json_rows(batch)
+        self._before_printing()
+        print_line = _line_printer()
+        for connection in JudgedConnections(*rows.values()).all:
+            print_connection(print_line, connection, MessageLines("", []), {})
+            print_line()
+        sys.stdout.flush()
+
     def show(self, recording: SensorRecordings) -> None:
-        print_whole_line = line_printer()
-
-        def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
-            print_whole_line(text[:_LONGEST_LINE], style, indent)
-
+        print_line = _line_printer()
         streams, findings, captures = (self._rows(table) for table in ("streams", "findings", "captures"))
         judged = JudgedConnections(self._rows("connections"), streams, findings)
         files = short_capture_names(captures)
@@ -141,13 +152,22 @@ class InspectScreen(ConnectionObserver):
         others = sum(n for why, n in recording.refusals.items() if why != "filtered")
         counts = recording.severities
         findings = ", ".join(
-            f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in _SEVERITIES if counts[s]
+            f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in SEVERITIES if counts[s]
         )
         connections = recording.connections
         return (
             f"{connections} RTMP connection{'' if connections == 1 else 's'}, {self._message_count} messages; "
             f"findings: {findings or 'none'}; {others} other TCP connection{'' if others == 1 else 's'}"
         )
+
+
+def _line_printer() -> PrintLine:
+    print_whole_line = line_printer()
+
+    def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
+        print_whole_line(text[:_LONGEST_LINE], style, indent)
+
+    return print_line
 
 
 def _capture_line(row: Row) -> str:

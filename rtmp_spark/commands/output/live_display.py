@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from rtmp_spark.commands.output.colours import HEADING, SEVERITY_STYLES
-from rtmp_spark.commands.output.column_table import fitted
 from rtmp_spark.commands.output.finding_line import local_time
+from rtmp_spark.commands.output.tables.column_table import fitted
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 from rtmp_spark.report.units import MISSING, bitrate, counted
 

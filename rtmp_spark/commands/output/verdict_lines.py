@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rtmp_spark.commands.output.colours import VERDICT_STYLES
-from rtmp_spark.commands.output.column_table import cut, fitted
+from rtmp_spark.commands.output.tables.column_table import cut, fitted
 from rtmp_spark.commands.output.terminal import PrintLine
 from rtmp_spark.report import units
 from rtmp_spark.report.judged_connections import JudgedConnection, JudgedConnections, loss

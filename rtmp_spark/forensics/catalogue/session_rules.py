@@ -68,7 +68,7 @@ ENTRIES = (
         "Timestamp jump",
         None,
         when="Between two frames of a track, the timestamps advance more than 1 s further than the arrival times, "
-        "and by more than three median frame intervals (of a variable frame rate, three long ones).",
+        "and by more than three median frame intervals (three times the longest if the frame rate varies).",
         why="Players wait or drop the connection, and recordings get a gap.",
         remedy="Use one clock for the whole stream. Look for a source that was switched or a clock that was adjusted.",
         generator=PUBLISH,
@@ -112,7 +112,7 @@ ENTRIES = (
         "Media stalled",
         None,
         when="Between the first and the last frame of a stream, no coded frame arrived for at least 1 s and more "
-        "than three median frame intervals (of a variable frame rate, three long ones). Pauses that the client "
+        "than three median frame intervals (three times the longest if the frame rate varies). Pauses that the client "
         "requested, pauses for which enough media was delivered ahead of time, and frames after the receiver closed "
         "are exempt. It is also reported if audio or video that arrived regularly stops for 2 s or more while the "
         "other continues.",

@@ -230,7 +230,7 @@ ENTRIES = (
         "Incomplete message at the end of the stream",
         None,
         when="The direction ended before all announced bytes of a message were sent, and the receiver had not closed "
-        "the connection before. It is an info if a player left with it.",
+        "the connection before. It is an info if it is the last message of a player that left.",
         why="The sender was stopped or closed the connection too early. The message could not be used.",
         remedy="Send everything that is queued before closing the connection.",
         cases="FFmpeg players send half of deleteStream when they are interrupted.",

@@ -255,10 +255,14 @@ SERVERS = KnownSoftware((
         ),
     ),
     Software(
-        "rtmp-go",
+        "rtmp-go",  # seen: 0.4.0
         (
             Trait("result_fields", "capabilities,fmsVer,(\\w+,)?mode", 3),  # in alphabetical order
-            Trait("fmsVer", "FMS/3,5,7,7009", 1),
+            Trait("fmsVer", "FMS/3,0,1,123|FMS/3,5,7,7009", 1),
+            Trait("Publish.Start", r"Publishing [^ ]+/\*\.", 2),
+            Trait("Publish.Start", r"(?!Publishing ).*", -4),
+            Trait("Play.Start", r"Started playing [^ ]+/\*\.", 2),
+            Trait("Play.Start", r"(?!Started playing ).*", -4),
         ),
     ),
     Software(

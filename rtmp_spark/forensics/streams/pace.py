@@ -204,9 +204,9 @@ class PacedTrack(NamedTuple):
 
 
 class TcpTrouble(NamedTuple):
-    """What TCP showed in the direction of the media: seconds with retransmissions, and zero windows by second."""
+    """What TCP showed: seconds with retransmissions, and zero windows in the direction of the media by second."""
 
-    retransmission_seconds: Collection[int]
+    troubled_seconds: Collection[int]
     zero_window_ms: Mapping[int, float]
 
 
@@ -244,7 +244,7 @@ def _cause(part: Part, direction: str, tcp: TcpTrouble) -> tuple[str | None, str
         receiver = RECEIVER[direction]
         return receiver, f"the {receiver} did not read its data: zero window for {closed_ms / 1000:.1f} s"
     sender = SENDER[direction]
-    lossy = sum(first <= second <= last for second in tcp.retransmission_seconds)
+    lossy = sum(first <= second <= last for second in tcp.troubled_seconds)
     seen = f"TCP retransmitted in {lossy} of {last - first + 1} s" if lossy else "no TCP problem was seen"
     if part.hurried < HURRIED_SHARE * part.frames:
         # An overloaded encoder, and a link that is too slow for frames of equal size, look like this.

@@ -14,7 +14,7 @@ from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import KEPT_STALLS
 from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
-from rtmp_spark.forensics.thresholds import CATCH_UP_US, STALL_CAUSE_SHARE
+from rtmp_spark.forensics.thresholds import CATCH_UP_US, ON_TIME_US, STALL_CAUSE_SHARE
 
 _LISTED = 5  # durations that a detail lists one by one
 OTHER_KIND = {"video": "audio", "audio": "video"}
@@ -33,9 +33,12 @@ NOTHING = Received(0, 0, 0)
 
 class Stall:
     """A stall of the whole stream. `leap_ms` is how far timestamps advanced during the stall, `lead_ms` how far they
-    then got ahead of arrival, `dts` belongs to the first frame after it. `received` is what came before it."""
+    then got ahead of arrival, `dts` belongs to the first frame after it. `received` is what came before it. `on_time`
+    is the kind of track whose frame interval spans the stall without a delay; `delayed`: with one."""
 
-    __slots__ = ("dts", "frame", "lead_ms", "leap_ms", "msg_no", "received", "ts_after", "ts_before")
+    __slots__ = (
+        "delayed", "dts", "frame", "lead_ms", "leap_ms", "msg_no", "on_time", "received", "ts_after", "ts_before",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class Stall:
         self.dts = dts
         self.lead_ms = 0
         self.msg_no, self.frame = msg_no, frame
+        self.on_time: str | None = None
+        self.delayed = False
         self.received = received
 
     @property
@@ -65,6 +70,18 @@ class Stall:
             return False
         self.lead_ms = max(self.lead_ms, dts - self.dts - since // 1000)
         return True
+
+    def note_interval(self, kind: str, ts_before: int, ts: int, step_ms: int) -> None:
+        """A frame after the stall, and the arrival of the frame before it on its track."""
+        if ts_before <= self.ts_before and 1000 * step_ms >= STALL_CAUSE_SHARE * self.length_us:
+            if abs(ts - ts_before - 1000 * step_ms) < ON_TIME_US:
+                self.on_time = kind
+            else:
+                self.delayed = True
+
+    @property
+    def is_caught_up(self) -> bool:
+        return 1000 * max(self.lead_ms, self.leap_ms) >= STALL_CAUSE_SHARE * self.length_us
 
     def state(self) -> list[Any]:
         return [getattr(self, name) for name in self.__slots__]
@@ -135,7 +152,7 @@ class Stalls:
         self,
         direction: str,
         stream_id: int,
-        retransmission_seconds: Collection[int],
+        troubled_seconds: Collection[int],
         zero_window_ms: Mapping[int, float] = {},
         acknowledgement_waits: Sequence[tuple[int, int]] = (),
         is_slow: bool = False,
@@ -145,7 +162,7 @@ class Stalls:
         Args:
             direction: Direction of the media.
             stream_id: Message stream id of the media.
-            retransmission_seconds: Seconds in which TCP retransmitted.
+            troubled_seconds: Seconds in which TCP retransmitted, without single probes that were not needed.
             zero_window_ms: Milliseconds of zero window that this direction met, by second.
             acknowledgement_waits: Times (from, to) in which the sender waited for an Acknowledgement. Stalls in these
                 times are not reported again: FLOW_ACK_STARVED reports them.
@@ -154,7 +171,7 @@ class Stalls:
         by_cause: dict[_StallCause, list[Stall]] = {}
         for stall in self.kept:
             if not any(stall.ts_before < end and begin < stall.ts_after for begin, end in acknowledgement_waits):
-                cause = _cause(stall, direction, retransmission_seconds, zero_window_ms)
+                cause = _cause(stall, direction, troubled_seconds, zero_window_ms)
                 if is_slow and cause.of_delivery:
                     continue
                 by_cause.setdefault(cause, []).append(stall)
@@ -212,7 +229,7 @@ class _StallCause(NamedTuple):
 
 
 def _cause(
-    stall: Stall, direction: str, retransmission_seconds: Collection[int], zero_window_ms: Mapping[int, float]
+    stall: Stall, direction: str, troubled_seconds: Collection[int], zero_window_ms: Mapping[int, float]
 ) -> _StallCause:
     enough_ms = stall.length_us / 1000 * STALL_CAUSE_SHARE
     sender = SENDER[direction]
@@ -225,7 +242,7 @@ def _cause(
         author = sender if direction == "c2s" else None
         return _StallCause(author, "timestamps jumped by the length of the stall: the encoder produced nothing")
     if stall.lead_ms >= enough_ms:
-        if _any_within(retransmission_seconds, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
+        if _any_within(troubled_seconds, stall.ts_before // 1_000_000, stall.ts_after // 1_000_000):
             text = "a burst followed and TCP retransmitted during the stall: the network stalled"
             return _StallCause(NETWORK, text, of_delivery=True)
         # A burst may close the window too, so a short zero window does not blame the receiver. Packets that were lost

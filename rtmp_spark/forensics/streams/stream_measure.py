@@ -60,9 +60,10 @@ class StreamMeasure:
     `found`: findings that were not yet taken."""
 
     __slots__ = (
-        "_crossed", "_ignored", "_lagging", "_last_ts", "_main", "_pauses", "_received_bytes", "_received_frames",
-        "_received_us", "_suspended", "asked", "closed_us", "declared", "direction", "drift", "first_coded",
-        "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id", "tracks",
+        "_crossed", "_held_back_for", "_ignored", "_lagging", "_last_ts", "_main", "_pauses", "_received_bytes",
+        "_received_frames", "_received_us", "_suspended", "asked", "closed_us", "declared", "direction", "drift",
+        "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id",
+        "tracks",
     )  # fmt: skip
 
     def __init__(self, direction: str, stream_id: int, start_known: bool) -> None:
@@ -86,6 +87,7 @@ class StreamMeasure:
         self._received_frames = self._received_bytes = self._received_us = 0
         self._pauses: list[tuple[int, int]] = []  # latest times (from, to) in which no track had a frame
         self._suspended = False
+        self._held_back_for = ""  # the kind of track that its sender interleaves the other one with
         self._crossed: list[int] = []  # bits of the field boundaries already reported
         self._ignored: list[int] = []  # messages whose timestamp is known to be wrong
         self._lagging: set[int] = set()  # csids that lost timestamp deltas: audio and video cannot be compared
@@ -223,10 +225,11 @@ class StreamMeasure:
             if ts - last >= STALL_US:
                 self._pauses = [*self._pauses[1 - KEPT_PAUSES :], (last, ts)]
                 self._check_stall(track, last, row, at)
-            elif before is not None and ts - track.ts >= TRACK_STALL_US:
-                self._check_track_stall(track, row, at)
-            elif self.stalls.watched is not None:
-                self.stalls.follow(ts, dts)
+            else:
+                if before is not None and ts - track.ts >= TRACK_STALL_US:
+                    self._check_track_stall(track, row, at)
+                if self.stalls.watched is not None:
+                    self._follow_stall(track, row)
             self._received_us += ts - last
         self._received_frames += 1
         self._received_bytes += row[SIZE]
@@ -303,6 +306,26 @@ class StreamMeasure:
         received = Received(self._received_frames, self._received_bytes, self._received_us)
         self.stalls.begin(Stall(last, ts, dts - before, dts, row[MSG_NO], frame, received))
 
+    def _follow_stall(self, track: Track, row: Row) -> None:
+        """A frame after a stall may show its cause, or that there was none."""
+        self.stalls.follow(row[TS], row[DTS])
+        stall = self.stalls.watched
+        if stall is not None and track.dts is not None:
+            stall.note_interval(track.kind, track.ts, row[TS], row[DTS] - track.dts)
+            if stall.on_time is not None and self._waited_for_slow_track(stall):
+                self.stalls.forget(lambda one: one is stall)
+
+    def _waited_for_slow_track(self, stall: Stall) -> bool:
+        """A sender that interleaves audio with slides holds the audio back until the next slide. Before the first and
+        after the last slide nothing shows this, except that it did so with the others."""
+        kind = stall.on_time or ("" if stall.delayed else self._held_back_for)
+        track = self._main.get(kind)
+        step = None if track is None else track.usual_step_ms()
+        if step is None or stall.length_us > STALL_STEPS * 1000 * step or not stall.is_caught_up:
+            return False
+        self._held_back_for = kind
+        return True
+
     def _usual_step_ms(self) -> float | None:
         """The frame interval of the track that has the shortest."""
         return min((step for one in self.tracks.values() if (step := one.usual_step_ms()) is not None), default=None)
@@ -314,7 +337,7 @@ class StreamMeasure:
 
         def is_usual(stall: Stall) -> bool:
             on_time = variable and stall.leap_ms * 1000 >= stall.length_us * STALL_CAUSE_SHARE
-            return on_time or stall.length_us <= STALL_STEPS * 1000 * step
+            return on_time or self._waited_for_slow_track(stall) or stall.length_us <= STALL_STEPS * 1000 * step
 
         self.stalls.forget(is_usual)
 
@@ -420,7 +443,7 @@ class StreamMeasure:
             "asked": self.asked,
             "lagging": sorted(self._lagging),
             "received": [self._received_frames, self._received_bytes, self._received_us],
-            "last": [self._last_ts, self._suspended, self._crossed, self._ignored, self._pauses],
+            "last": [self._last_ts, self._suspended, self._crossed, self._ignored, self._pauses, self._held_back_for],
             "found": [finding.plain() for finding in self.found],
         }
 
@@ -441,7 +464,7 @@ class StreamMeasure:
         own.asked = list(state["asked"])
         own._lagging = set(state["lagging"])
         own._received_frames, own._received_bytes, own._received_us = state["received"]
-        own._last_ts, own._suspended, own._crossed, own._ignored, pauses = state["last"]
+        own._last_ts, own._suspended, own._crossed, own._ignored, pauses, own._held_back_for = state["last"]
         own._pauses = [(begin, end) for begin, end in pauses]
         own.found = [Finding.from_plain(finding) for finding in state["found"]]
         return own

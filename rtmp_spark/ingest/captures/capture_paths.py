@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from os import fspath
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, TypeAlias, cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from pyarrow import fs
@@ -42,6 +43,10 @@ class NothingThere(UserError):
 
 class CaptureChanged(OSError):
     """A capture was deleted, truncated or rewritten while it was read."""
+
+
+# One path or several; a string is never taken for a list of its characters.
+CapturePaths: TypeAlias = "str | Path | Iterable[str | Path | CaptureFile]"
 
 
 class ListedFile(Protocol):
@@ -117,14 +122,15 @@ def _plain(path: str) -> str:
     return path.removeprefix("file://") if path.startswith("file://") else path
 
 
-def list_captures(paths: Iterable[str | CaptureFile]) -> list[CaptureFile]:
+def list_captures(paths: CapturePaths) -> list[CaptureFile]:
     """The files at these paths, each once, in the order given (directories sorted). Files that were listed before are
     not looked at again."""
     found: dict[str, CaptureFile] = {}
-    for path in paths:
-        if isinstance(path, CaptureFile):
-            found.setdefault(path.path, path)
+    for given in [paths] if isinstance(paths, (str, Path)) else paths:
+        if isinstance(given, CaptureFile):
+            found.setdefault(given.path, given)
             continue
+        path = fspath(given)
         if not path:  # elsewhere an empty name means the working directory
             raise UserError("The name of a capture is empty.", "Check that the shell variable is set.")
         files = _list_uri(path) if is_uri(path) else _list_local(_plain(path))

@@ -21,6 +21,7 @@ from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
+from rtmp_spark.codec.limits import ANALYZED_BYTES
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.ingest.captures.capture_paths import open_file, require_unchanged
 from rtmp_spark.ingest.decode.connection_state import (
@@ -38,8 +39,6 @@ from rtmp_spark.ingest.decode.read_packets import read_packets
 from rtmp_spark.ingest.scan.staged_packets import StagedFiles, packets, places
 from rtmp_spark.ingest.worker_progress import WorkCounter
 from rtmp_spark.schema import arrow_schema
-
-FLUSH_BYTES = 16 << 20  # of payload; after so many, rows are taken from the analysis
 
 
 class MadeRows(NamedTuple):
@@ -120,7 +119,7 @@ class BucketDecoder:
                 size = int(segments.length.sum())
                 counter.add(bytes=size, messages=messages)
                 read += size
-            if read >= FLUSH_BYTES:  # not for every tiny file: a batch costs much the same whatever it holds
+            if read >= ANALYZED_BYTES:  # not for every tiny file: a batch costs much the same whatever it holds
                 yield from self._final(self._core.batches(self._capture_ids))
                 read = 0
         self._staged.close()

@@ -15,10 +15,9 @@ import numpy as np
 
 from rtmp_spark.capture.files.pcap import PcapHeader
 from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock, rows_at
-from rtmp_spark.codec.limits import READ_WINDOW_BYTES
+from rtmp_spark.codec.limits import LIKELY_PACKET_BYTES, READ_WINDOW_BYTES
 
 NEAR_BYTES = 256 << 10  # records closer than this are read in one go
-LIKELY_PACKET = 64 << 10  # longer than most records
 _RECORD_FIELDS = 16
 
 
@@ -75,7 +74,7 @@ def _read(file: BinaryIO, header: PcapHeader, first: int, last: int) -> bytes:
     """From one record to another, whole and padded."""
     file.seek(first)
     body = last - first + header.record_header_bytes
-    data = file.read(body + LIKELY_PACKET + len(PADDING))
+    data = file.read(body + LIKELY_PACKET_BYTES + len(PADDING))
     order = "little" if header.byte_order == "<" else "big"
     caplen_at = last - first + 8
     needed = body + int.from_bytes(data[caplen_at : caplen_at + 4], order) + len(PADDING)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from rtmp_spark.forensics.rules_across_connections import (
     findings_across_connections,
     findings_of_single_connections,
 )
+from rtmp_spark.forensics.thresholds import AUTH_ROUND_US
 from rtmp_spark.ingest.publish.lake_rows import (
     PublishedTables,
     Row,
@@ -33,7 +34,6 @@ from rtmp_spark.ingest.publish.lake_rows import (
 from rtmp_spark.ingest.publish.neighbours import (
     BY_NAME,
     BY_ROUND,
-    ROUND_US,
     Neighbours,
     NewRows,
     ends_of,
@@ -139,7 +139,7 @@ def _rounds(
     old = in_lake(one_of("uid", {row[_UID] for row in before})) if before else {}
     rounds = [*old.values(), *(own[row[_UID]] for row in asked)]
     if rounds:
-        first, last = min(end.ts_start for end in rounds), max(end.ts_start for end in rounds) + ROUND_US
+        first, last = min(end.ts_start for end in rounds), max(end.ts_start for end in rounds) + AUTH_ROUND_US
         then = (pc.field("ts_start") >= at_microseconds(first)) & (pc.field("ts_start") <= at_microseconds(last))
         old |= in_lake(then & one_of("resp_h", {end.resp_h for end in rounds}))
     return old | own

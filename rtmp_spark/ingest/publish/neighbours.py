@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtmp_spark.forensics.ended_connection import Ended as ConnectionEnd
-from rtmp_spark.forensics.thresholds import CACHE_US
+from rtmp_spark.forensics.thresholds import AUTH_ROUND_US, CACHE_US
 from rtmp_spark.ingest.publish.lake_rows import PublishedTables, Row, at_microseconds, microseconds, one_of, read_tuples
 from rtmp_spark.schema import arrow_schema, column_names
 
 BY_NAME = ("SESSION_BAD_NAME", "SESSION_PERIODIC", "SESSION_END")  # rules that compare streams of one name
 BY_ROUND = ("CMD_AUTH_ROUND",)
-ROUND_US = 30_000_000  # the next connection of an authentication follows within this time
 MOST_SPANS = 16  # spans of time in one query
 _STREAMS = column_names("streams")
 _UID, _NAME = _STREAMS.index("uid"), _STREAMS.index("name")
@@ -152,7 +151,9 @@ def _findings(lake: PublishedTables, new: NewRows, named: set[str]) -> list[Row]
     ]
     conditions = []
     if starts:
-        conditions.append(one_of("rule_id", BY_ROUND) & (pc.field("ts") >= at_microseconds(min(starts) - ROUND_US)))
+        conditions.append(
+            one_of("rule_id", BY_ROUND) & (pc.field("ts") >= at_microseconds(min(starts) - AUTH_ROUND_US))
+        )
     if named:
         conditions.append(one_of("rule_id", BY_NAME) & one_of("uid", named))
     return read_tuples(lake, "findings", reduce(or_, conditions)) if conditions else []

@@ -13,7 +13,7 @@ from heapq import heapreplace
 
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile
-from rtmp_spark.ingest.captures.probe import ProbedFile
+from rtmp_spark.ingest.captures.probed_files import ProbedFile
 from rtmp_spark.ingest.decode.decode_plan import FilePlan, SplitPlan
 from rtmp_spark.ingest.scan.disjoint_sets import DisjointSets
 from rtmp_spark.ingest.scan.split_scan import Split, SplitScan, fits, joined

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from rtmp_spark.capture.files.byte_range import PcapngRange, RangeReader, read_range
+from rtmp_spark.capture.files.byte_range import PcapngRange, PcapRange
 from rtmp_spark.capture.files.content_hash import RangeHash, TreeHash, hash_of_blocks
 from rtmp_spark.capture.files.file_facts import OK, FileFacts
 from rtmp_spark.capture.files.open_capture import open_capture
@@ -100,7 +100,7 @@ class SplitScanner:
         self._dissector.fragment_keys = set()
         hashed = RangeHash(file, split.start, split.end)
         given = cast(BinaryIO, hashed)
-        reader: RangeReader | PcapngRange
+        reader: PcapRange | PcapngRange
         if split.format == "pcapng":
             reader = PcapngRange(given, split.start, split.end)
             for block in reader:
@@ -108,7 +108,7 @@ class SplitScanner:
             found.alone = reader.needs_the_whole_file
         else:
             header = parse_header(given.read(FILE_HEADER_BYTES))
-            reader = read_range(given, split.start, split.end, header)
+            reader = PcapRange(given, split.start, split.end, header)
             for block in reader:
                 assert reader.ended is not None
                 window_at = reader.ended - int(block.start[-1] + block.caplen[-1])

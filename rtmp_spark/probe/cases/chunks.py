@@ -22,10 +22,10 @@ from rtmp_spark.codec.message import (
 )
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
-from ..session import Probe
 
 case = Section("chunks", "chunk sizes, csids, header formats, timestamps, whole messages")
 _CONTROL = (1, 2, 3, 5, 6)
@@ -254,7 +254,7 @@ def encoded(chunk: AudioChunk, stream_id: int) -> bytes:
 async def sound_with(p: Probe, chunks: list[AudioChunk], note: str) -> list[Tag]:
     """Publish audio frames with these headers; return what a player gets."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
+    player = await p.player(publisher.name, small_media(video=False))
     await publisher.tag(small_media(video=False)[1], csid=7)  # the AAC configuration
     await publisher.send_bytes(b"".join(encoded(chunk, publisher.stream_id) for chunk in chunks), note)
     await arrival(player, [chunk.tag for chunk in chunks])
@@ -366,7 +366,7 @@ async def server_goes_back(p: Probe) -> Result:
 
     A negative delta does not exist; receivers add it as almost 50 days."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
+    player = await p.player(publisher.name, small_media(video=False))
     config = small_media(video=False)[1]
     tags = [sound(0, 5000), sound(1, 5020), sound(2, 4000), sound(3, 4020)]
     await deliver(publisher, player, [config, *tags])
@@ -426,9 +426,9 @@ for _number, _title, _type, _body in _HARMLESS:
 
         Encoders send empty frames as silence, and new message types appear."""
         publisher = await p.publisher()
-        player = await p.player(publisher.name)
-        await publisher.send(Message(8, 0, type_id, publisher.stream_id, body))
         tags = small_media(video=False)
+        player = await p.player(publisher.name, tags)
+        await publisher.send(Message(8, 0, type_id, publisher.stream_id, body))
         await deliver(publisher, player, tags)
         return compare(tags, player.tags())
 
@@ -438,9 +438,9 @@ async def exact_lengths(p: Probe) -> Result:
     """Commands of 127, 128, 129, 256 and 257 bytes are answered.
 
     A message that ends with its chunk has no continuation; off-by-one errors show here."""
-    peer = await p.connected()
-    bare = len(peer.command_message("createStream", 1.0, None, "").payload)
     for length in (127, 128, 129, 256, 257):
+        peer = await p.connected()  # SRS closes a connection after a few streams that are not used
+        bare = len(peer.command_message("createStream", 1.0, None, "").payload)
         await peer.call("createStream", None, "y" * (length - bare))
     return None
 
@@ -502,14 +502,14 @@ async def server_continues_with_fmt3(p: Probe) -> Result:
 
 @case(45, "Several small messages in one write", PRACTICE, "RTMP 1.0 5.3")
 async def many_in_one_write(p: Probe) -> Result:
-    """Ten commands in one TCP segment are all answered, in order.
+    """Three commands in one TCP segment are all answered, in order.
 
     ffmpeg sends releaseStream, FCPublish and createStream at once."""
     peer = await p.connected()
-    numbers = [peer.next_transaction() for _ in range(10)]
+    numbers = [peer.next_transaction() for _ in range(3)]
     encode = peer.endpoint.encoder.send
     data = b"".join(encode(peer.command_message("createStream", number, None)) for number in numbers)
-    await peer.send_bytes(data, "createStream ten times in one write")
+    await peer.send_bytes(data, "createStream three times in one write")
     for number in numbers:
         await peer.answer(number, "createStream")
     order = [one.command.transaction_id for one in peer.inbox if one.name == "_result" and one.command is not None]

@@ -6,10 +6,10 @@ from rtmp_spark.codec.amf import AmfObject
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import coded, compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer, status
-from ..session import Probe
 
 case = Section("commands", "connect, createStream, publish, play, transaction ids, onStatus")
 
@@ -113,6 +113,7 @@ for _number, _title, _more, _without, _may_refuse in _CONNECTS:
         except Closed as error:
             if not may_refuse:
                 raise
+            await p.survives()
             return informational(str(error))
         return None
 
@@ -145,7 +146,7 @@ async def create_before_connect(p: Probe) -> Result:
 
     connect is the first command of a session."""
     peer = await handshaken(p)
-    await peer.command("createStream", None)
+    await peer.command("createStream", None, transaction_id=2.0)  # connect always has 1
     try:
         await peer.connect()
     except Failed as error:
@@ -211,8 +212,8 @@ async def publish(p: Probe) -> Result:
 
 
 @case(20, "The object of onStatus", MUST, "RTMP 1.0 7.2.2",
-      "Info Object: An AMF object having at least the following three properties: 'level' (String) [...] "
-      "'code' (String) [...] and 'description' (String)")  # fmt: skip
+      "Info Object: An AMF object having at least the following three properties: \"level\" (String) "
+      "[...] \"code\" (String) [...] and \"description\" (String)")  # fmt: skip
 async def status_object(p: Probe) -> Result:
     """Every onStatus of publish and play has level, code and description as strings, and a known level.
 
@@ -286,6 +287,7 @@ for _number, _title, _stream_id in _WRONG_STREAMS:
         peer = await p.connected()
         since = len(peer.inbox)
         await peer.command("publish", None, p.name(), "live", stream_id=stream_id)
+        peer.streaming = True
         alive = await peer.is_open()
         answers = [one for one in peer.inbox[since:] if one.is_error or status()(one)]
         if not answers:
@@ -329,14 +331,14 @@ async def name_in_use(p: Probe) -> Result:
 
 
 @case(30, "play", MUST, "RTMP 1.0 7.2.2.1",
-      "If the play command is successful, the server sends onStatus messages NetStream.Play.Start")  # fmt: skip
+      "The server sends an onStatus command messages NetStream.Play.Start & NetStream.Play.Reset if the play "
+      "command sent by the client is successful.")  # fmt: skip
 async def play(p: Probe) -> Result:
     """NetStream.Play.Start arrives, and media after it.
 
     Players wait for it."""
     publisher = await p.publisher()
-    peer = await p.connected()
-    found = await peer.play(publisher.name)
+    _, found = await p.plays(publisher.name)
     if found.code != "NetStream.Play.Start":
         raise Failed(f"{found.name} {found.code!r} instead of NetStream.Play.Start")
     return None
@@ -350,8 +352,7 @@ async def play_reset(p: Probe) -> Result:
 
     A player that adds to its list would clear it."""
     publisher = await p.publisher()
-    peer = await p.connected()
-    await peer.play(publisher.name, -2.0, -1.0, False)
+    peer, _ = await p.plays(publisher.name, -2.0, -1.0, False)
     await peer.fence()
     if peer.find(status("NetStream.Play.Reset")):
         raise Failed("NetStream.Play.Reset although reset is false")
@@ -371,6 +372,7 @@ for _number, _title, _args in _PLAYS:
 
         Players differ: ffmpeg sends -2000, librtmp -1000 or -2000, JW Player 0."""
         publisher = await p.publisher()
+        await p.player(publisher.name)  # the stream can be played
         player = await p.connected()
         found = await player.play(publisher.name, *args)
         if found.is_error:
@@ -378,6 +380,7 @@ for _number, _title, _args in _PLAYS:
                 return informational(f"refused: {found.code}")
             raise Failed(f"refused: {found.code}")
         await player.fence()
+        player.joined = len(player.inbox)
         tags = small_media()
         await deliver(publisher, player, tags)
         return compare(tags, player.tags())
@@ -394,6 +397,7 @@ async def play_absent(p: Probe) -> Result:
     peer.stream_id = await peer.create_stream()
     since = len(peer.inbox)
     await peer.command("play", None, p.name(), stream_id=peer.stream_id, transaction_id=0.0)
+    peer.streaming = True
     alive = await peer.is_open()
     answers = [one for one in peer.inbox[since:] if one.is_error or (status()(one) and "Reset" not in one.code)]
     if not answers:
@@ -412,6 +416,7 @@ async def play_first(p: Probe) -> Result:
     player = await p.connected()
     player.stream_id = await player.create_stream()
     await player.command("play", None, name, stream_id=player.stream_id, transaction_id=0.0)
+    player.streaming = True
     if not await player.is_open() or player.find(lambda one: one.is_error):
         return unimplemented("the server refuses to wait for a publisher")
     publisher = await p.publisher(name)
@@ -420,7 +425,7 @@ async def play_first(p: Probe) -> Result:
     return compare(tags, player.tags())
 
 
-@case(37, "pause", SHOULD, "RTMP 1.0 7.2.2.9",
+@case(37, "pause", SHOULD, "RTMP 1.0 7.2.2.8",
       "The server sends a status message NetStream.Pause.Notify when the stream is paused.")  # fmt: skip
 async def pause(p: Probe) -> Result:
     """NetStream.Pause.Notify, or an error, or nothing if the server cannot pause.
@@ -429,7 +434,7 @@ async def pause(p: Probe) -> Result:
     return await _pauses(p, True, "NetStream.Pause.Notify")
 
 
-@case(38, "unpause", SHOULD, "RTMP 1.0 7.2.2.9", "NetStream.Unpause.Notify is sent when a stream in un-paused.")
+@case(38, "unpause", SHOULD, "RTMP 1.0 7.2.2.8", "NetStream.Unpause.Notify is sent when a stream in un-paused.")
 async def unpause(p: Probe) -> Result:
     """NetStream.Unpause.Notify, or an error, or nothing if the server cannot pause.
 
@@ -456,7 +461,7 @@ async def _pauses(p: Probe, flag: bool, code: str) -> Result:
     return None
 
 
-@case(39, "seek in a live stream", PRACTICE, "RTMP 1.0 7.2.2.8",
+@case(39, "seek in a live stream", PRACTICE, "RTMP 1.0 7.2.2.7",
       "The server sends a status message NetStream.Seek.Notify when seek is successful. In failure, it "
       "returns an _error message.")  # fmt: skip
 async def seek(p: Probe) -> Result:
@@ -615,11 +620,10 @@ async def order_of_play(p: Probe) -> Result:
 
     Players set up their decoders at that moment."""
     publisher = await p.publisher()
-    for tag in small_media():
+    for tag in small_media(seconds=3.0):
         await publisher.tag(tag)
     await publisher.fence()
-    player = await p.connected()
-    await player.play(publisher.name)
+    player, _ = await p.plays(publisher.name)
     await player.fence()
     kinds = ["start" if one.code == "NetStream.Play.Start" else "media"
              for one in player.inbox
@@ -637,9 +641,12 @@ async def two_streams(p: Probe) -> Result:
     other = await p.publisher()
     peer = await p.publisher()
     published_on = peer.stream_id
+    if not await p.fences():
+        return unimplemented("the server answers no commands on a connection that publishes")
     try:
         found = await peer.play(other.name)
     except Closed as error:
+        await p.survives()
         return unimplemented(str(error))
     if found.is_error:
         return unimplemented(f"refused: {found.code}")
@@ -657,10 +664,28 @@ async def publish_again(p: Probe) -> Result:
 
     OBS reuses its connection in some modes."""
     peer = await p.publisher()
+    if not await p.fences():
+        return unimplemented("the server answers no commands on a connection that publishes")
     await peer.command("closeStream", None, stream_id=peer.stream_id)
     if not await peer.is_open():
         return unimplemented("the server closed the connection after closeStream")
     found = await peer.publish(p.name())
     if found.is_error:
         raise Failed(f"the second publish was refused: {found.code}")
+    return None
+
+
+@case(57, "createStream while publishing", PRACTICE, "RTMP 1.0 7.2.1.3")
+async def create_while_publishing(p: Probe) -> Result:
+    """The command is answered; a server that reads only media then may ignore it, but keeps the connection.
+
+    Clients may open a second stream at any time. Cases use this answer to know that the server has read everything."""
+    if not await p.fences():
+        peer = await p.publisher()
+        await peer.command("createStream", None)
+        await p.reference()
+        if peer.closed:
+            raise Failed("the server closed the connection")
+        return unimplemented("the server answers no commands on a connection that publishes")
+    await (await p.publisher()).fence()
     return None

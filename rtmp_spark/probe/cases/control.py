@@ -23,10 +23,10 @@ from rtmp_spark.codec.message import (
 )
 
 from ..case import MUST, PRACTICE, SHOULD, Section
-from ..media_check import deliver, small_media
+from ..case_connections import Probe
+from ..media_check import compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, non_strict, unimplemented
 from ..peer import Peer, event, of_type, status
-from ..session import Probe
 from ..wire import Silence
 from .handshake import answered, c1
 
@@ -96,10 +96,9 @@ async def acknowledges_again(p: Probe) -> Result:
     peer = await publishing(p)
     await peer.control(WINDOW_ACK_SIZE, dump_window_ack_size(_WINDOW))
     for expected in (1, 2, 3):
+        since = len(peer.inbox)
         await send_bytes(peer, 25_000)
-        await peer.fence()
-        if len(acknowledged(peer)) < expected:
-            raise Failed(f"{len(acknowledged(peer))} acknowledgements for {expected * 25_000} bytes")
+        await peer.wait(of_type(ACKNOWLEDGEMENT), f"Acknowledgement {expected} for {expected * 25_000} bytes", since)
     values = acknowledged(peer)
     if values != sorted(set(values)):
         raise Failed(f"the acknowledged numbers do not increase: {values}")
@@ -201,8 +200,8 @@ async def stream_begin_0(p: Probe) -> Result:
 
 
 @case(16, "Stream Begin for a played stream", PRACTICE, "RTMP 1.0 7.2.2.1",
-      "The server sends another protocol message (user control) defining the event 'StreamBegin' to the "
-      "client.")  # fmt: skip
+      "The server sends another protocol message (user control) specifying the event 'StreamBegin', to "
+      "indicate beginning of the streaming to the client.")  # fmt: skip
 async def stream_begin_play(p: Probe) -> Result:
     """Stream Begin with the id of the played stream arrives.
 
@@ -234,8 +233,8 @@ async def stream_eof(p: Probe) -> Result:
         found = await player.wait(lambda one: event(STREAM_EOF)(one) or status(*ends)(one), "the end", since)
     except Closed:
         return non_strict("the server closed the player's connection without a word")
-    except Silence:
-        await p.reference()
+    except Silence as silence:
+        await p.confirm(silence)
         raise Failed("the player was not notified that the stream ended") from None
     control = found.control
     if control is not None and control.event_stream_id != player.stream_id:
@@ -244,7 +243,8 @@ async def stream_eof(p: Probe) -> Result:
 
 
 @case(18, "Window and bandwidth after connect", PRACTICE, "RTMP 1.0 7.2.1.1",
-      "The server sends the protocol message 'Window Acknowledgement size' to the client.")  # fmt: skip
+      "After receiving the connect command, the server sends the protocol message 'Window Acknowledgement "
+      "Size' to the client.")  # fmt: skip
 async def announcements(p: Probe) -> Result:
     """Window Acknowledgement Size and Set Peer Bandwidth arrive with the answer to connect.
 
@@ -304,3 +304,19 @@ async def no_ping_response_unasked(p: Probe) -> Result:
         if one.control is not None and one.control.event_value is None:
             raise Failed("a ping request without a timestamp")
     return None
+
+
+@case(22, "Acknowledgements of the client across 2^32", PRACTICE, "RTMP 1.0 5.4.3")
+async def acknowledgement_wraps(p: Probe) -> Result:
+    """A player whose acknowledged number wraps to a small one still gets the media.
+
+    The number has 32 bits: at 10 Mbit/s it wraps after 57 minutes."""
+    publisher = await p.publisher()
+    player = await p.player(publisher.name)
+    for value in (0x7FFFFFFF, 0xFFFFF000, 0x00001000):
+        await player.control(ACKNOWLEDGEMENT, dump_acknowledgement(value))
+    if not await player.is_open():
+        raise Failed("the server closed the connection")
+    tags = small_media()
+    await deliver(publisher, player, tags)
+    return compare(tags, player.tags())

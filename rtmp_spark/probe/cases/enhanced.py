@@ -7,9 +7,9 @@ from rtmp_spark.codec.amf import AmfObject
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from ..case import PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..media_check import pass_through, small_media
 from ..outcome import Failed, Inconclusive, Result, informational, unimplemented
-from ..session import Probe
 
 case = Section("enhanced", "capabilities in connect, ModEx, multitrack, new packet types")
 OFFER: dict[str, object] = {
@@ -35,6 +35,12 @@ async def answer(p: Probe, offer: dict[str, object]) -> AmfObject:
     return AmfObject([pair for value in values for pair in value.pairs])
 
 
+async def negotiated(p: Probe) -> AmfObject:
+    """As `answer`, as a precondition."""
+    with p.precondition("connect with E-RTMP properties"):
+        return await answer(p, OFFER)
+
+
 @case(1, "connect with E-RTMP properties", PRACTICE, CLAUSE)
 async def offer_accepted(p: Probe) -> Result:
     """connect with fourCcList, info maps and capsEx is accepted.
@@ -55,7 +61,7 @@ async def caps_ex(p: Probe) -> Result:
     """capsEx is a number without unknown bits, or absent.
 
     Without it a client must assume the old protocol."""
-    value = (await answer(p, OFFER)).get("capsEx")
+    value = (await negotiated(p)).get("capsEx")
     if value is None:
         return unimplemented("no capsEx in the answer")
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 256:
@@ -73,7 +79,7 @@ for _number, _name in ((3, "videoFourCcInfoMap"), (4, "audioFourCcInfoMap")):
         """The map has a FourCC or `*` for each key and 1 to 7 for each value, or is absent.
 
         A publisher chooses its codec by it."""
-        value = (await answer(p, OFFER)).get(name)
+        value = (await negotiated(p)).get(name)
         if value is None:
             return unimplemented(f"no {name} in the answer")
         if not isinstance(value, AmfObject):
@@ -136,7 +142,7 @@ _PACKETS: tuple[tuple[int, str, list[Tag]], ...] = (
     (16, "Command frame (seek)", _frames(
         VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\xd1\0", b"\xa1avc1\0\0\0" + _INTER)),
     (17, "Sequence end", _frames(
-        VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\x92avc1", b"\x91avc1\0\0\0" + _KEY + b"\0\0\0\1\x09")),
+        VIDEO, _VIDEO_CONFIG, b"\x91avc1\0\0\0" + _KEY, b"\x92avc1", b"\x91avc1\0\0\0" + _KEY + b"\0\0\0\2\x0c\x80")),
     (18, "Frame type 0", _frames(
         VIDEO, bytes((_VIDEO_CONFIG[0] & 0x8F,)) + _VIDEO_CONFIG[1:], b"\x81avc1\0\0\0" + _KEY,
         b"\x81avc1\0\0\0" + _INTER)),

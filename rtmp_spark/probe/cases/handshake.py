@@ -8,9 +8,9 @@ from rtmp_spark.codec import handshake
 from rtmp_spark.codec.handshake import DIGEST0, DIGEST1, PACKET_SIZE, PLAIN
 
 from ..case import MUST, PRACTICE, SHOULD, Section
+from ..case_connections import Probe
 from ..outcome import Closed, Failed, Inconclusive, Result, informational, non_strict
 from ..peer import Peer
-from ..session import Probe
 from ..wire import Wire
 
 case = Section("handshake", "C0 to C2 and S0 to S2")
@@ -300,4 +300,23 @@ async def two_at_once(p: Probe) -> Result:
         raise Failed(str(error)) from None
     if wire.closed:
         raise Inconclusive("the first connection was closed meanwhile")
+    return None
+
+
+@case(23, "The first bytes of connect with C2, the rest later", PRACTICE, "RTMP 1.0 5.2.1")
+async def split_after_c2(p: Probe) -> Result:
+    """connect is answered if the packet with C2 ends inside the first chunk header.
+
+    TCP has no message boundaries: bytes after C2 belong to the first chunk, however few they are."""
+    wire, _, s1, _ = await answered(p, c1())
+    peer = p.on_wire(wire)
+    peer.endpoint.skip_handshake()
+    connect = peer.command_message("connect", peer.next_transaction(), peer.connect_properties())
+    data = peer.endpoint.encoder.send(connect)
+    await wire.send(s1 + data[:5], "C2 and 5 bytes of connect")
+    await p.reference()
+    await wire.send(data[5:], "the rest of connect")
+    peer.start_reading()
+    await peer.answer(1.0, "connect")
+    await peer.create_stream()
     return None

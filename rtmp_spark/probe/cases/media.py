@@ -12,10 +12,10 @@ from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VIDEO, Message, dump_aggregate
 
 from ..case import PRACTICE, Section
+from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, elementary, pass_through, small_media
 from ..outcome import Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
-from ..session import Probe
 from ..wire import Silence
 
 case = Section("media", "codecs passed on unchanged, late joiners, timestamps, sizes")
@@ -90,7 +90,7 @@ async def late_configuration(p: Probe) -> Result:
     """The AVC and AAC configurations arrive before the first coded frame of their kind.
 
     A decoder cannot start without them."""
-    tags = small_media(seconds=2.0)
+    tags = small_media(seconds=6.0)
     _, player, _ = await late_join(p, tags)
     got = player.media()
     for type_id, word in ((VIDEO, "video"), (AUDIO, "audio")):
@@ -108,7 +108,7 @@ async def late_metadata(p: Probe) -> Result:
     """onMetaData with the publisher's width and height arrives before the first coded frame.
 
     Players size their window by it."""
-    _, player, _ = await late_join(p, small_media(seconds=2.0, width=352, height=288))
+    _, player, _ = await late_join(p, small_media(seconds=6.0, width=352, height=288))
     return _metadata(player, True)
 
 
@@ -130,7 +130,7 @@ async def first_is_key(p: Probe) -> Result:
     """The first coded video frame is a keyframe.
 
     Other frames show grey blocks until the next keyframe."""
-    _, player, _ = await late_join(p, small_media(seconds=2.0, gop=25))
+    _, player, _ = await late_join(p, small_media(seconds=6.0, gop=25))
     frames = coded(player.tags(), VIDEO)
     if not Frame(*frames[0]).is_key:
         raise Failed("the first video frame is not a keyframe")
@@ -142,7 +142,7 @@ async def gop_cache(p: Probe) -> Result:
     """The first video frame is new, or the frames since the last keyframe come first, in order.
 
     A cache of the group of pictures starts players at once and adds delay; both are fine."""
-    tags = small_media(seconds=2.0, gop=10)
+    tags = small_media(seconds=6.0, gop=10)
     _, player, half = await late_join(p, tags)
     sent, got = coded(tags, VIDEO), coded(player.tags(), VIDEO)
     known = [elementary(tag) for tag in sent]
@@ -160,7 +160,7 @@ for _number, _kind, _other in ((44, "audio", "video"), (45, "video", "audio")):
         """The frames sent after it joined arrive.
 
         A server that waits for a keyframe must not wait in a stream without video."""
-        tags = small_media(seconds=2.0, **{other: False})
+        tags = small_media(seconds=6.0, **{other: False})
         _, player, _ = await late_join(p, tags)
         got = [elementary(tag) for tag in coded(player.tags())]
         wanted = [elementary(tag) for tag in coded(tags)]
@@ -184,15 +184,15 @@ for _number, _title, _first in _STARTS:
 
 @case(49, "B frames keep their composition time", PRACTICE, "FLV 10.1 E.4.3.2")
 async def composition_time(p: Probe) -> Result:
-    """Composition times of 80, 0 and -40 ms arrive unchanged.
+    """Composition times of 40, 120, 0 and 0 ms (I, P, B, B) arrive unchanged.
 
     They are the difference between decoding and display; without them B frames flicker."""
     tags = small_media(audio=False)
-    offsets = (80, 0, 0xFFFFFF - 39)
+    offsets = (40, 120, 0, 0)
     changed = []
-    for number, tag in enumerate(tags):
+    for tag in tags:
         is_frame = tag.type_id == VIDEO and not Frame(*tag).is_header
-        time = offsets[number % 3].to_bytes(3, "big")
+        time = offsets[tag.timestamp // 40 % 4].to_bytes(3, "big")
         changed.append(tag._replace(payload=tag.payload[:2] + time + tag.payload[5:]) if is_frame else tag)
     publisher = await p.publisher()
     player = await p.player(publisher.name)
@@ -210,8 +210,8 @@ async def aggregate(p: Probe) -> Result:
 
     Flash Media Server sends them; few servers split them."""
     publisher = await p.publisher()
-    player = await p.player(publisher.name)
     tags = small_media(video=False)[1:8]
+    player = await p.player(publisher.name, tags)
     body = dump_aggregate([(tag.type_id, tag.timestamp, tag.payload) for tag in tags[1:]])
     await publisher.tag(tags[0])
     await publisher.send(Message(6, tags[1].timestamp, AGGREGATE, publisher.stream_id, body))
@@ -220,8 +220,8 @@ async def aggregate(p: Probe) -> Result:
     last = elementary(tags[-1])
     try:
         await player.wait(lambda _: any(elementary(tag) == last for tag in player.media()), "the last frame")
-    except Silence:
-        await p.reference()
+    except Silence as silence:
+        await p.confirm(silence)
         if coded(player.tags()):
             raise Failed("a part of the aggregate is missing") from None
         return unimplemented("aggregates are not forwarded")

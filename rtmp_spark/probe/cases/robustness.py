@@ -6,7 +6,6 @@ Every reaction is allowed as long as the server serves the next client.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 
@@ -14,9 +13,9 @@ from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
 from rtmp_spark.codec.message import COMMAND_AMF0, Message
 
 from ..case import PRACTICE, Section
+from ..case_connections import Probe
 from ..media_check import small_media
 from ..outcome import Failed, Result, informational, unimplemented
-from ..session import Probe
 from ..wire import Silence, Wire
 from .handshake import WHOLE, c1
 
@@ -30,7 +29,7 @@ async def reaction(p: Probe, wire: Wire) -> Result:
 
 
 _FIRST_BYTES = (
-    (1, "Random bytes instead of a handshake", os.urandom(4096)),
+    (1, "Random bytes instead of a handshake", random.Random(1).randbytes(4096)),
     (2, "An HTTP request", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     (3, "A TLS handshake", b"\x16\x03\x01\x02\x00" + bytes(600)),
     (4, "A handshake of zeros and nothing more", b"\3" + bytes(1000)),
@@ -54,7 +53,7 @@ def _announced(csid: int) -> bytes:
 
 
 _AFTER_HANDSHAKE = (
-    (5, "Random bytes after the handshake", os.urandom(20_000)),
+    (5, "Random bytes after the handshake", random.Random(1).randbytes(20_000)),
     (6, "Set Chunk Size 0", basic_header(0, 2) + bytes(5) + b"\4\1" + bytes(4) + bytes(4) + bytes(300)),
     (7, "50 messages of 16 MB announced", b"".join(_announced(csid) for csid in range(10, 60))),
     (8, "A chunk on each of 5,000 csids", b"".join(_announced(csid)[:140] for csid in range(64, 5064))),

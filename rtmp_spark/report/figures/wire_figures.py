@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from rtmp_spark.conversation.facts import OTHER_DIRECTION
 from rtmp_spark.report import units
 from rtmp_spark.report.figures.downsampling import Numbers
 from rtmp_spark.report.figures.figure import BARS, DOTS, LINE, Figure, Lane, Series, downsampled
 
 Row = dict[str, Any]
-_OTHER_DIRECTION = {"c2s": "s2c", "s2c": "c2s"}
 _BARS_UP_TO = 900  # seconds; longer sessions are drawn as lines
 _LONGEST = 1_000_000  # seconds before and after the median row
 _WRAP = 1 << 32
@@ -174,7 +174,7 @@ def acknowledgements(intervals: Sequence[Row], controls: Sequence[Row], start: i
     windows = [row for row in controls if row["kind"] == "window_ack_size" and row["direction"] == direction]
     window = windows[-1]["value"] if windows else None
     acks = [
-        row for row in controls if row["kind"] == "acknowledgement" and row["direction"] == _OTHER_DIRECTION[direction]
+        row for row in controls if row["kind"] == "acknowledgement" and row["direction"] == OTHER_DIRECTION[direction]
     ]
     when = np.array([(row["ts"] - start) / 1e6 for row in acks])
     value = unwrapped(np.array([row["value"] or 0 for row in acks], np.int64))
@@ -259,7 +259,7 @@ def pings(controls: Sequence[Row]) -> list[tuple[int, float]]:
         if row["kind"] == "ping_request":
             waiting[row["direction"], row["event_value"]] = row["ts"]
         elif row["kind"] == "ping_response":
-            asked = waiting.pop((_OTHER_DIRECTION[row["direction"]], row["event_value"]), None)
+            asked = waiting.pop((OTHER_DIRECTION[row["direction"]], row["event_value"]), None)
             if asked is not None:
                 answered.append((asked, (row["ts"] - asked) / 1000))
     return answered

@@ -18,7 +18,7 @@ from rtmp_spark.report.hexdump.field_names import Field, fields_of
 from rtmp_spark.report.hexdump.stream_bytes import Excerpt
 
 Row = dict[str, Any]
-HEADER, PAYLOAD, OTHER, LOST = "header", "payload", "other", "lost"
+HEADER, PAYLOAD, OTHER = "header", "payload", "other"
 _COMMANDS = range(15, 21)
 _PLAIN_KEYS = frozenset({"app", "type", "flashVer", "fmsVer", "code", "level", "encoder"})
 _PLAIN_VALUES = frozenset({b"live", b"record", b"append"})

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures, open_file
-from rtmp_spark.ingest.captures.probe import probe
+from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.options import SPLIT_BYTES
 
 from .source_options import SourceOptions
@@ -155,7 +155,7 @@ def shown(path: str) -> str:
 
 def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBlock, Any]]:
     """Windows of packets, and the file offset of each record where it is known."""
-    from rtmp_spark.capture.files.byte_range import read_range
+    from rtmp_spark.capture.files.byte_range import PcapRange
     from rtmp_spark.capture.files.open_capture import open_capture
     from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
 
@@ -164,7 +164,7 @@ def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBloc
             yield block, None
         return
     header = parse_header(file.read(FILE_HEADER_BYTES))
-    reader = read_range(file, partition.start, partition.end, header)
+    reader = PcapRange(file, partition.start, partition.end, header)
     for block in reader:
         assert reader.ended is not None
         window_at = reader.ended - int(block.start[-1] + block.caplen[-1])

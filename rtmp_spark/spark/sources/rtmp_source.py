@@ -9,10 +9,10 @@ Every file is decoded alone, by one task, with the rows that `inspect` gives for
 next file is cut there, and rules across connections compare the connections of one file. `decode(spark, paths)` is the
 exact form for recordings of several files.
 
-Options: `table` (default messages; every table except open_flows), `uid`, `host`, `port`, `since`, `until`, `sensor`,
-`keylog` (a file or directory on the driver) and `keepSecrets`, as for `inspect`. Other connections are not decoded. A
-schema of fewer columns (`.schema("uid STRING, type_id INT")`) makes only those; without a capture id files are not
-hashed.
+Options: `table` (default messages; every table except paths and open_flows), `uid`, `host`, `port`, `since`, `until`,
+`sensor`, `keylog` (a file or directory on the driver) and `keepSecrets`, as for `inspect`. Other connections are not
+decoded. A schema of fewer columns (`.schema("uid STRING, type_id INT")`) makes only those; without a capture id files
+are not hashed.
 
 Filters of a query are applied by Spark. Python data sources can take filters too (`pushFilters`), but Spark 4.2.0 then
 applies the filters of one query to later queries of the same DataFrame, which lose rows.

@@ -12,6 +12,8 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.redact import load_key
 
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
 
 class SourceOptions:
     """The options of one `load`; names are not case-sensitive."""
@@ -23,7 +25,10 @@ class SourceOptions:
         return self._given.get(name.lower()) or None
 
     def is_on(self, name: str) -> bool:
-        return (self.text(name) or "false").lower() in ("true", "1", "yes")
+        given = self.text(name) or "false"
+        if given.lower() not in _BOOLEANS:
+            raise UserError(f"Invalid value {given!r} of the option {name}.", "Use true or false.")
+        return _BOOLEANS[given.lower()]
 
     def number(self, name: str, default: int, remedy: str) -> int:
         given = self.text(name) or str(default)

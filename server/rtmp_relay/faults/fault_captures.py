@@ -1,4 +1,4 @@
-"""Captures for tests and the demo: one in which a side breaks one rule, and one without faults."""
+"""Captures for tests: one in which a side breaks one rule, and one without faults."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from kit import capture_rewriting
 
 from rtmp_spark.capture.files import pcap
-from rtmp_spark.capture.files.byte_range import read_range
+from rtmp_spark.capture.files.byte_range import PcapRange
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.packets.dissector import Dissector
@@ -32,7 +32,7 @@ def merged_facts(data: bytes, cuts: list[int]) -> FileFacts:
     header = pcap.parse_header(data[:24])
     merged = FileFacts(format="pcap", link_types=[header.link_type], snaplen=header.snaplen or None)
     for start, end in itertools.pairwise(cuts):
-        reader, dissector = read_range(io.BytesIO(data), start, end, header), Dissector()
+        reader, dissector = PcapRange(io.BytesIO(data), start, end, header), Dissector()
         for block in reader:
             dissector.segments(block)
         reader.facts.undecoded = dissector.undecoded

@@ -18,7 +18,7 @@ import pytest
 from kit import capture_rewriting
 
 from rtmp_spark.capture.files import pcap
-from rtmp_spark.capture.files.byte_range import read_range
+from rtmp_spark.capture.files.byte_range import PcapRange
 from rtmp_spark.capture.files.open_capture import Capture, open_capture, sort_by_first_packet
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
@@ -307,7 +307,7 @@ def test_any_cut_into_ranges_gives_every_record_once(order: str, nano: bool) -> 
         found: list[bytes] = []
         ended = 24
         for start, end in itertools.pairwise(cuts):
-            part = read_range(io.BytesIO(data), start, end, header)
+            part = PcapRange(io.BytesIO(data), start, end, header)
             numbers = []
             for block in part:
                 numbers += block.frame.tolist()
@@ -333,7 +333,7 @@ def test_ranges_of_a_real_capture(sample_pcaps: Path) -> None:
     dice = random.Random(5)
     for _ in range(300):
         start = dice.randrange(24, len(data))
-        part = read_range(io.BytesIO(data), start, min(start + 5000, len(data)), header)
+        part = PcapRange(io.BytesIO(data), start, min(start + 5000, len(data)), header)
         assert part.began == min((s for s in starts if s >= start and s < min(start + 5000, len(data))), default=None)
 
 

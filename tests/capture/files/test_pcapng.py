@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kit import capture_rewriting
 from kit.capture_rewriting import block, enhanced, interface, option, section
+from kit.hostile_captures import pcapng_byte_orders
 
 from rtmp_spark.capture.files.open_capture import Capture, open_capture
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
@@ -173,3 +174,11 @@ def test_section_without_byte_order_magic() -> None:
     assert contents(capture) == []
     assert capture.facts.status == "failed"
     assert capture.facts.error is not None and capture.facts.error.code is ViolationCode.CAPTURE_BAD_RECORD
+
+
+def test_sections_of_both_byte_orders_are_one_block() -> None:
+    blocks = list(open_capture(io.BytesIO(pcapng_byte_orders(50))))
+    assert len(blocks) == 1  # each block costs far more than its packets
+    assert blocks[0].frame.tolist() == list(range(1, 53))
+    assert {len(blocks[0].packet(i)) for i in range(52)} == {54}
+    assert blocks[0].ts_ns.tolist() == sorted(blocks[0].ts_ns.tolist())

@@ -27,10 +27,14 @@ def numbered(first: int = 1) -> Callable[[Packet], bytes]:
     def wrap(packet: Packet) -> bytes:
         nonlocal count
         count += 1
-        pseudo = capture_rewriting.as_ip(packet)
-        return pseudo[:4] + struct.pack(">H", count) + pseudo[6:10] + b"\0\0" + pseudo[12:]
+        return with_id(packet, count)
 
     return wrap
+
+
+def with_id(packet: Packet, ident: int) -> bytes:
+    pseudo = capture_rewriting.as_ip(packet)
+    return pseudo[:4] + struct.pack(">H", ident) + pseudo[6:10] + b"\0\0" + pseudo[12:]
 
 
 def built(talk: Talk, ip: Callable[[Packet], bytes] | None = None) -> Frames:
@@ -78,6 +82,23 @@ def test_the_same_packets_in_another_file_are_duplicates_at_any_distance() -> No
     stream = sent(frames, later)
     assert (stream.duplicate_bytes, stream.retransmitted_bytes) == (len(SAID), 0)
     assert stream.duplicate_packets == stream.packets
+
+
+@pytest.mark.parametrize("windows", [1, 7, 1 << 20])
+def test_duplicates_in_a_file_that_begins_before_the_last_one_ends(windows: int) -> None:
+    frames = built(Talk(step_ns=100_000_000).open().say(0, SAID[:40_000]))
+    second = after(frames[1::2], 5, 1000)
+    stream = sent(frames[::2], second, windows=windows)
+    assert (stream.duplicate_packets, stream.retransmitted_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize("windows", [1, 7, 1 << 20])
+def test_duplicates_count_for_the_next_connection_between_the_same_endpoints(windows: int) -> None:
+    """However many packets are processed at once; the first connection is over when the second one begins."""
+    first = built(Talk().open().say(0, SAID[:1000]).close(0))
+    second = [(ts_ns + 3600 * SECOND, frame) for ts_ns, frame in built(Talk().open().say(0, SAID), numbered(1000))]
+    stream = sent(first, after(second, first_data(second), 1000), windows=windows)
+    assert (stream.duplicate_packets, stream.retransmitted_bytes) == (1, 0)
 
 
 def test_a_hop_changes_the_time_to_live_only() -> None:
@@ -157,6 +178,34 @@ def test_a_retransmission_with_the_same_ip_id_is_no_loss() -> None:
     copy = after(frames, first_data(frames), 900_000_000, lambda f: f[:48] + b"\x12\x34\0\0" + f[52:])
     stream = sent(copy)
     assert (stream.retransmitted_bytes, stream.duplicate_packets, stream.loss.segments) == (1000, 0, 0)
+
+
+@pytest.mark.parametrize("sent_again", [False, True], ids=["reordered", "lost"])
+@pytest.mark.parametrize("windows", [1, 5, 1 << 20])
+def test_a_hole_filled_after_more_data_is_a_loss_if_its_ip_id_is_newer(sent_again: bool, windows: int) -> None:
+    """The point of capture is near the receiver; the third packet comes 40 ms late, and others just before it."""
+    talk = Talk(step_ns=10_000_000).open()
+    base = talk.seq[0]
+    for number in (0, 1, 3, 4, 5, 2, 6):
+        talk.add(0, ACK, SAID[number * 1000 : number * 1000 + 1000], seq=base + number * 1000)
+
+    def ip(packet: Packet) -> bytes:
+        number = (packet.seq - base) // 1000
+        return with_id(packet, 100 + (8 if number == 2 and sent_again else number))
+
+    stream = sent(built(talk, ip), windows=windows)
+    assert (stream.retransmitted_bytes, stream.loss.segments) == ((1000, 1) if sent_again else (0, 0))
+    assert stream.out_of_order_packets == (0 if sent_again else 1)
+
+
+def test_only_repeated_retransmissions_are_trouble_if_none_was_needed() -> None:
+    """A tail-loss probe that the receiver did not need says nothing about the network; four of them do."""
+    for times, seconds in ((1, 0), (4, 1)):
+        talk = Talk(step_ns=1_000_000).open().say(0, SAID[:2000])
+        for _ in range(times):
+            talk.add(0, ACK, SAID[1000:2000], seq=talk.seq[0] - 1000)
+        stream = sent(built(talk))
+        assert (stream.loss.segments, len(stream.loss.troubled_seconds)) == (0, seconds)
 
 
 def test_the_loss_counter_is_saved() -> None:

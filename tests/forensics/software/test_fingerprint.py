@@ -167,6 +167,14 @@ OTHER_SERVERS = [
     ),
     ("go2rtc", {"result_fields": "fmsVer", "copies_c1": "yes", "order": "set_chunk_size _result _result onStatus"}),
     ("rtmp-go", {"result_fields": "capabilities,fmsVer,mode", "fmsVer": "FMS/3,5,7,7009"}),
+    (
+        "rtmp-go",
+        {
+            "result_fields": "capabilities,fmsVer,mode",
+            "fmsVer": "FMS/3,0,1,123",
+            "Publish.Start": "Publishing live/*.",
+        },
+    ),
     ("MediaMTX", {"fmsVer": "LNX 9,0,124,2"}),
 ]  # fmt: skip
 

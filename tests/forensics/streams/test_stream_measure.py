@@ -124,6 +124,24 @@ def test_a_low_frame_rate_is_not_a_stall() -> None:
     assert measure.stalls.count == 0
 
 
+def slides_with_audio(outage_ms: int = 0) -> list[Row]:
+    """A slide every 2 s; FFmpeg holds the audio back until the next slide. At 10 s the network may delay everything."""
+    rows = []
+    for slide in range(12):
+        arrival = 2000 * slide + (outage_ms if slide == 5 else 0)
+        audio = range(2000 * slide - 2000, 2000 * slide, 20) if slide else ()
+        rows += [frame("audio", arrival + n * 0.1, dts) for n, dts in enumerate(audio)]
+        rows.append(frame("video", arrival + 11, 2000 * slide, key=True))
+    return rows + [frame("audio", 24_000 + n * 0.1, 22_000 + n * 20) for n in range(100)]
+
+
+@pytest.mark.parametrize(("outage_ms", "stalls"), [(0, 0), (1900, 1)])
+def test_audio_that_waits_for_the_next_slide_is_not_a_stall(outage_ms: int, stalls: int) -> None:
+    measure = measured(slides_with_audio(outage_ms))
+    measure.close(0)
+    assert measure.stalls.count == stalls
+
+
 def test_a_pause_of_a_file_delivered_ahead_is_not_a_stall() -> None:
     """Ten seconds of media in 100 ms, then a pause of two seconds."""
     rows = [frame("video", i * 0.4, i * 40, key=i % 25 == 0) for i in range(250)] + [frame("video", 2100, 10_000)]

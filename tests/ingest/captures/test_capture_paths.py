@@ -61,6 +61,14 @@ def test_missing_paths(bucket: str) -> None:
             list_captures([f"s3://bucket/{address}{QUERY}"])
 
 
+def test_one_path_is_not_a_list_of_characters(tmp_path: Path) -> None:
+    """The first character of an absolute path would be the directory of all files."""
+    file = tmp_path / "a.pcap"
+    file.touch()
+    for paths in (str(file), file, [file], (str(file), file)):
+        assert [found.path for found in list_captures(paths)] == [str(file)]
+
+
 def test_an_empty_name_is_not_the_working_directory() -> None:
     with pytest.raises(UserError, match="The name of a capture is empty"):
         list_captures([""])

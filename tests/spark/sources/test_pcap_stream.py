@@ -25,6 +25,8 @@ def test_an_invalid_split_size() -> None:
 
 
 def test_a_mistyped_path_or_option_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Invalid value 'ture' of the option payload. Use true or false."):
+        PcapStreamReader(SourceOptions({"path": str(tmp_path), "payload": "ture"}))
     with pytest.raises(UserError, match="does not exist"):
         PcapStreamReader(SourceOptions({"path": str(tmp_path / "mistyped")})).initialOffset()
     for name in ("settle", "maxFilesPerTrigger"):

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from rtmp_spark.commands.output import progress_display
-from rtmp_spark.commands.output.progress_display import progress_lines, progress_text
+from rtmp_spark.commands.output.progress import progress_display
+from rtmp_spark.commands.output.progress.progress_display import progress_lines, progress_text
 from rtmp_spark.ingest.ingest_progress import Progress
 
 

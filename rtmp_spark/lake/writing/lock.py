@@ -22,10 +22,10 @@ from deltalake.exceptions import DeltaError
 
 from rtmp_spark.codec.errors import UserError
 
-from .commit import CHECKPOINT_INTERVAL, NO_HOOKS, commit_info, open_table
-from .faults import LakeFault, explained
-from .ledger import writer_name
-from .location import Location
+from ..commit import CHECKPOINT_INTERVAL, NO_HOOKS, commit_info, open_table
+from ..faults import LakeFault, explained
+from ..ledger import writer_name
+from ..location import Location
 
 LEASE_SECONDS = 300.0
 RENEW_SECONDS = 60.0

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TextIO
 import pyarrow as pa
 
 from rtmp_spark.analysis.row_sink import Batch
-from rtmp_spark.commands.output.json_lines import json_rows
+from rtmp_spark.commands.output.tables.json_lines import json_rows
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 
 _CELL_CHARS = 48

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from rtmp_spark.cli import main
-from rtmp_spark.commands.output.brief_columns import BRIEF_COLUMNS
-from rtmp_spark.commands.output.column_table import fitted
+from rtmp_spark.commands.output.tables.brief_columns import BRIEF_COLUMNS
+from rtmp_spark.commands.output.tables.column_table import fitted
 from rtmp_spark.schema import TABLES
 
 PUBLISH = "ffmpeg_publish_h264_aac.pcap"

@@ -18,7 +18,7 @@ from rtmp_spark.lake.writer import open_writer
 HOLD = """
 import sys, time
 from rtmp_spark.lake.location import locate
-from rtmp_spark.lake.lock import writer_lock
+from rtmp_spark.lake.writing.lock import writer_lock
 with writer_lock(locate(sys.argv[1]), 10):
     print("held", flush=True)
     time.sleep(60)

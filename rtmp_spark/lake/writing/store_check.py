@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from .commit import NO_HOOKS, Marker, open_table
-from .faults import LakeFault, explained
-from .location import Location
+from ..commit import NO_HOOKS, Marker, open_table
+from ..faults import LakeFault, explained
+from ..location import Location
 
 DIRECTORY = "_probe"
 RACERS, ROUNDS = 4, 2

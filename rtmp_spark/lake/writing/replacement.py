@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from .commit import Act, change_files
-from .faults import explained
-from .parquet_files import OPEN, WrittenFile, write_sorted
-from .snapshot import DataFile, Snapshot, dataset_of, not_yet_committed
+from ..commit import Act, change_files
+from ..faults import explained
+from ..parquet_files import OPEN, WrittenFile, write_sorted
+from ..snapshot import DataFile, Snapshot, dataset_of, not_yet_committed
 
 
 class PendingFiles:

@@ -7,7 +7,7 @@ import json
 
 import pyarrow as pa
 
-from rtmp_spark.commands.output.json_lines import print_json
+from rtmp_spark.commands.output.tables.json_lines import print_json
 
 # DEL, C1 controls (U+009B starts an escape sequence), marks that reorder text, and separators of lines.
 UNSAFE = "\x1b\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u202a\u202e\u2066\u2069"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 
-from .commit import MARKER, Act, Marker, commit_info, compare_and_set, open_table
-from .failpoint import failpoint
-from .faults import LakeFault, explained
-from .location import Location
-from .snapshot import Snapshot
+from ..commit import MARKER, Act, Marker, commit_info, compare_and_set, open_table
+from ..failpoint import failpoint
+from ..faults import LakeFault, explained
+from ..location import Location
+from ..snapshot import Snapshot
 
 
 def published_head(snapshot: Snapshot, ingest: str) -> DeltaTable:
@@ -25,20 +25,21 @@ def published_head(snapshot: Snapshot, ingest: str) -> DeltaTable:
         if commit_info(location, table, published + 1) is None:
             return head
         head = open_table(location, table)
-        _refuse_foreign_commits(location, table, published, head.version())
+        refuse_foreign_commits(location, table, published, head.version())
     failpoint(f"before restore {table}")
     restored = compare_and_set(location, table, head, Marker(ingest, f"restore {table}"), _restore(published))
     failpoint(f"after restore {table}")
     return open_table(location, table, restored)
 
 
-def _refuse_foreign_commits(location: Location, table: str, published: int, newest: int) -> None:
+def refuse_foreign_commits(location: Location, table: str, published: int, newest: int) -> None:
+    """Raise `LakeFault` if another program changed a table after a version of ours and did not undo it."""
     for version in range(published + 1, newest + 1):
         info = commit_info(location, table, version)
         if info is not None and MARKER in info:
             continue
-        if _files(location, table, newest) == _files(location, table, published):
-            return  # another program changed it and changed it back
+        if have_same_files(location, table, newest, published):
+            return
         operation = (info or {}).get("operation", "a change")
         raise LakeFault(
             f"Another program changed the table {table!r} of the lake {location} ({operation}, version {version}).",
@@ -46,8 +47,10 @@ def _refuse_foreign_commits(location: Location, table: str, published: int, newe
         )
 
 
-def _files(location: Location, table: str, version: int) -> set[str]:
-    return set(open_table(location, table, version).file_uris())
+def have_same_files(location: Location, table: str, *versions: int) -> bool:
+    """True if a later version undid what happened since the earlier one."""
+    one, other = (set(open_table(location, table, version).file_uris()) for version in versions)
+    return one == other
 
 
 def _restore(version: int) -> Act:

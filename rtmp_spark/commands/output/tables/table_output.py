@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.commands.output.brief_columns import BRIEF_COLUMNS
-from rtmp_spark.commands.output.column_table import print_table
-from rtmp_spark.commands.output.json_lines import json_rows, print_json
+from rtmp_spark.commands.output.tables.brief_columns import BRIEF_COLUMNS
+from rtmp_spark.commands.output.tables.column_table import print_table
+from rtmp_spark.commands.output.tables.json_lines import json_rows, print_json
 from rtmp_spark.schema import TABLES, arrow_schema
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from pyarrow import fs
 
-from .location import Location
+from ..location import Location
 
 STAGING = "_staging"
 ABANDONED_SECONDS = 24 * 3600.0  # without a change; no round takes as long

@@ -1,0 +1,1 @@
+"""Rows of tables as aligned text, CSV and JSON Lines."""
