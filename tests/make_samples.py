@@ -1,6 +1,7 @@
 """Makes the sample captures that come from our own relay: `python tests/make_samples.py sample_pcaps`.
 
 They show behaviour that no other program at hand produces. The clock is simulated: every run writes the same bytes.
+Each has another server, so that one recording of all samples has every connection.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def encoder_waits_for_acknowledgements(path: Path) -> None:
     """
     tap = Tap(path)
     relay = replace(DEFAULT_CONNECTION, window=WINDOW)
-    simulation = Simulation((tap,), relay)
+    simulation = Simulation((tap,), relay, server=("192.0.2.2", 1935))
     options = ClientOptions(window=WINDOW)
     for server_fault in (factory("FLOW_ACK_STARVED", "server"), factory(None, "server")):
         client = simulation.connect(PUBLISH, options=options, server_fault=server_fault())
@@ -69,7 +70,7 @@ def slow_and_fast_publishers(path: Path) -> None:
 def audio_drifts_ahead_of_video(path: Path) -> None:
     """A publisher whose audio clock is 0.5 % fast: after 66 s, audio timestamps are 330 ms ahead of video."""
     tap = Tap(path)
-    simulation = Simulation((tap,))
+    simulation = Simulation((tap,), server=("192.0.2.3", 1935))
     fault = factory("TIME_SKEW", "client")()
     client = simulation.connect(PUBLISH, fault=fault)
     media = Synthetic(seconds=66.0, fps=10, gop=20, video_bitrate=10_000, audio_bitrate=6_000, sample_rate=16_000)

@@ -16,6 +16,7 @@ import pytest
 from rtmp_spark import __version__, cli
 from rtmp_spark.codec.errors import CaptureError, EncodeError, UserError, ViolationCode
 from rtmp_spark.commands import doctor
+from rtmp_spark.install_command import install_command
 
 COMMANDS = Path(cli.__file__).parent / "commands"
 SAMPLE = str(Path(__file__).parent.parent / "sample_pcaps" / "denied_and_unknown_app.pcap")
@@ -164,7 +165,7 @@ ERRORS = [
     (
         ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
         3,
-        "rtmp-spark: The Python package pyspark is not installed. `rtmp-spark doctor` says what to install.\n",
+        f"rtmp-spark: The Python package pyspark is not installed. Install it: {install_command('spark')}\n",
     ),
     (EncodeError("A chunk size of 0 cannot be sent."), 4, "rtmp-spark: A chunk size of 0 cannot be sent.\n"),
     (KeyboardInterrupt(), 130, "rtmp-spark: Interrupted.\n"),

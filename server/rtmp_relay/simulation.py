@@ -41,12 +41,14 @@ class Simulation:
         observers: tuple[Observer, ...] = (),
         connection: ConnectionOptions = DEFAULT_CONNECTION,
         hub: HubOptions = DEFAULT_HUB,
+        server: tuple[str, int] = SERVER_ADDRESS,
     ) -> None:
         self.hub = Hub(hub)
         self.now = 0.0
         self.clients: list[SimulatedClient] = []
         self._observers = observers
         self._options = connection
+        self._server = server
         self._random = random.Random(1)
 
     def _time_ns(self) -> int:
@@ -64,13 +66,13 @@ class Simulation:
     ) -> SimulatedClient:
         """Connect a new client and run it until it streams or ends, at most 12 seconds."""
         number = len(self.clients) + 1
-        url = RtmpUrl("rtmp", SERVER_ADDRESS[0], SERVER_ADDRESS[1], app, name)
+        url = RtmpUrl("rtmp", *self._server, app, name)
         session = ClientSession(url, role, self._random.randbytes, options, fault)
         connection = ServerConnection(number, self.hub, self._options, self._random.randbytes, self.now, server_fault)
         client = SimulatedClient(number, session, connection)
         self.clients.append(client)
         for observer in self._observers:
-            observer.opened(number, (f"198.51.100.{number}", 40000 + number), SERVER_ADDRESS, self._time_ns())
+            observer.opened(number, (f"198.51.100.{number}", 40000 + number), self._server, self._time_ns())
         session.begin(self.now)
         self.exchange_all()
         deadline = self.now + 12

@@ -16,3 +16,5 @@ def test_make_samples_reproduces_the_sample_captures(tmp_path: Path, sample_pcap
     assert len(made) == 3
     for path in made:
         assert path.read_bytes() == (sample_pcaps / path.name).read_bytes()
+    servers = {path.read_bytes()[24 + 16 + 14 + 16 :][:4] for path in made}  # of the first packet, Ethernet and IPv4
+    assert len(servers) == 3, "one recording of all samples has every connection"

@@ -14,6 +14,7 @@ from rtmp_spark.install_command import install_command
 
 _PATH_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 _BAD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
+_EXTRAS = {"deltalake": "lake", "duckdb": "lake", "pyspark": "spark", "delta": "spark", "pandas": "spark"}  # by package
 _SHOWN_NAME = 200  # characters of a path in a message
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -31,9 +32,8 @@ def explain_error(error: Exception) -> tuple[str, str, int]:
         what = error.filename or "The output cannot be written"
         return f"{what}: {os.strerror(error.errno).lower()}.", "Free disk space, or write elsewhere.", ENVIRONMENT
     if isinstance(error, ModuleNotFoundError):
-        remedy = "`rtmp-spark doctor` says what to install."
-        if error.name in ("deltalake", "duckdb"):
-            remedy = f"Install it: {install_command('lake')}"
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        remedy = f"Install it: {install_command(extra)}" if extra else "`rtmp-spark doctor` says what to install."
         return f"The Python package {error.name} is not installed.", remedy, ENVIRONMENT
     if isinstance(error, RtmpSparkError):
         return str(error), "", FILE_FAILED

@@ -90,7 +90,8 @@ class InspectScreen(ConnectionObserver):
         streams, findings, captures = (self._rows(table) for table in ("streams", "findings", "captures"))
         judged = JudgedConnections(self._rows("connections"), streams, findings)
         files = short_capture_names(captures)
-        self._show_verdicts(print_line, verdict_lines(judged, files))
+        verdicts = verdict_lines(judged, files)
+        self._show_verdicts(print_line, verdicts)
         self._show_captures(print_line, captures, judged.of_files, files)
         for connection in judged.ranked():
             messages = self._messages.get(connection.row["uid"])
@@ -101,7 +102,7 @@ class InspectScreen(ConnectionObserver):
         for row in self._rows("paths"):
             print_line(f"{row['uid_a']} and {row['uid_b']} are one connection. {path_sentence(row)}")
             print_line()
-        self._show_hints(print_line, streams)
+        self._show_hints(print_line, streams, verdicts)
         print_line(self._total(recording), "bold")
 
     def _rows(self, table: str) -> list[Row]:
@@ -135,12 +136,12 @@ class InspectScreen(ConnectionObserver):
             if finding["fix_hint"]:
                 print_line(f"-> {finding['fix_hint']}", "", 10)
 
-    def _show_hints(self, print_line: PrintLine, streams: Sequence[Row]) -> None:
+    def _show_hints(self, print_line: PrintLine, streams: Sequence[Row], verdicts: Sequence[VerdictLine]) -> None:
         published = {_stream_key(row) for row in streams if row["role"] == "publish"}
         played = {_stream_key(row) for row in streams if row["role"] == "play" and row["media_bytes"]}
         hints = []
-        if self._connections > 1 and not self._verbose:
-            hints.append("For details: -v for all connections, --uid UID or --stream NAME for one")
+        if self._connections > 1 and verdicts and not self._verbose:
+            hints.append(f"For details: -v for all connections, --uid {verdicts[0].cells['uid']} for the first")
         if played & published:
             hints.append("For latency and missing frames between publisher and players: --table deliveries")
         for hint in hints:

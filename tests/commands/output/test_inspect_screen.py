@@ -117,7 +117,9 @@ def test_details_of_several_connections_need_verbose(
     path = str(sample_pcaps / SLOW)
     assert main(["inspect", path]) == 0
     brief = capsys.readouterr().out
+    worst = brief.splitlines()[1]
     assert "-> connect" not in brief and "For details: -v" in brief
+    assert brief.partition(" for the first\n")[0].rpartition(" ")[2] in worst
     assert main(["inspect", path, option]) == 0
     whole = capsys.readouterr().out
     assert whole.count("-> connect") == 3 and "For details" not in whole

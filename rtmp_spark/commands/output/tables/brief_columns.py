@@ -10,7 +10,7 @@ BRIEF_COLUMNS: dict[str, tuple[str, ...]] = {
         "ts_first", "frame_first", "direction", "type_name", "stream_id", "timestamp", "length", "status", "uid",
     ),
     "controls": ("ts", "frame", "direction", "kind", "value", "event_stream_id", "event_value", "uid"),
-    "commands": ("ts", "frame", "direction", "name", "transaction_id", "code", "response_ms", "description", "uid"),
+    "commands": ("ts", "frame", "direction", "name", "code", "response_ms", "description", "transaction_id", "uid"),
     "media_tags": ("ts", "frame", "direction", "kind", "codec", "packet_type", "frame_type", "dts", "size", "uid"),
     "streams": (
         "ts_start", "role", "name", "verdict", "verdict_text", "fps", "video_bitrate", "received_bitrate", "pace",
@@ -19,7 +19,7 @@ BRIEF_COLUMNS: dict[str, tuple[str, ...]] = {
     "intervals": (
         "ts_second", "direction", "packets", "bytes", "retransmitted_bytes", "rtt_ms", "frames", "keyframes", "uid",
     ),
-    "findings": ("ts", "severity", "rule_id", "at_fault", "frame", "count", "detail", "uid"),
+    "findings": ("ts", "severity", "rule_id", "frame", "detail", "at_fault", "count", "uid"),
     "paths": ("sensor_a", "sensor_b", "clock_offset_ms", "verdict", "uid_a", "uid_b"),
     "payloads": ("direction", "msg_no", "payload", "uid"),
     "open_flows": ("ts_last", "sensor", "state_version", "uid"),

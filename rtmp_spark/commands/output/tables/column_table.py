@@ -12,8 +12,9 @@ from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.commands.output.tables.json_lines import json_rows
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 
-_CELL_CHARS = 48
+_CELL_CHARS = 48  # of a text that is not printed on a terminal
 _NARROWEST = 12  # characters to which a column may be cut to fit the terminal
+_NARROWEST_TEXT = 20  # and to which those of a table may be: less of a text says nothing
 _GAP = "  "
 
 
@@ -38,7 +39,7 @@ def print_table(batches: Iterable[Batch], out: TextIO, width: int | None = None)
             columns = _columns(batch.schema, rows, width)
             out.write(_line(columns, [column.name for column in columns]))
         for row in rows:
-            out.write(_line(columns, [_cell(row[column.name], column.time_from) for column in columns]))
+            out.write(_line(columns, [_cell(row[column.name], width, column.time_from) for column in columns]))
         out.flush()
 
 
@@ -51,20 +52,21 @@ def _columns(schema: pa.Schema, rows: list[dict[str, Any]], width: int | None) -
         time_from = None
         if width is not None and pa.types.is_timestamp(field.type):
             time_from = 11 if len({value[:10] for value in values}) == 1 else 0
-        widest = max(len(_cell(value, time_from)) for value in values)
+        widest = max(len(_cell(value, width, time_from)) for value in values)
         found.append(_Column(field.name, max(len(field.name), widest), _is_number(field.type), time_from))
     if width is None:
         return found
-    firm = [column.is_number or column.time_from is not None for column in found]
-    widths = fitted([column.width for column in found], firm, width)
+    # A part of a uid cannot be used.
+    firm = [column.is_number or column.time_from is not None or "uid" in column.name for column in found]
+    widths = fitted([column.width for column in found], firm, width, _NARROWEST_TEXT)
     return [column._replace(width=cut) for column, cut in zip(found, widths)]
 
 
-def fitted(widths: Sequence[int], firm: Sequence[bool], width: int) -> list[int]:
+def fitted(widths: Sequence[int], firm: Sequence[bool], width: int, narrowest: int = _NARROWEST) -> list[int]:
     """Column widths that fit into a line: the widest columns that are not firm are cut first, and the last columns
     are left out if that is not enough."""
     found = list(widths)
-    least = [w if keep else min(w, _NARROWEST) for w, keep in zip(widths, firm)]
+    least = [w if keep else min(w, narrowest) for w, keep in zip(widths, firm)]
     while len(found) > 1 and sum(least[: len(found)]) + len(_GAP) * (len(found) - 1) > width:
         found.pop()
     room = width - len(_GAP) * (len(found) - 1)
@@ -91,7 +93,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _cell(value: Any, time_from: int | None = None) -> str:
+def _cell(value: Any, width: int | None, time_from: int | None) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -102,5 +104,4 @@ def _cell(value: Any, time_from: int | None = None) -> str:
         value = json.dumps(value, ensure_ascii=False)
     if time_from is not None:
         return str(value)[time_from:23].replace("T", " ")  # to the millisecond
-    text = escape_for_terminal(str(value))
-    return cut(text, _CELL_CHARS)
+    return cut(escape_for_terminal(str(value)), _CELL_CHARS if width is None else width)

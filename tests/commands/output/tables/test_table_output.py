@@ -98,6 +98,14 @@ def test_a_table_on_a_terminal_fits_and_is_in_order_of_time(sample_pcaps: Path, 
     assert times == sorted(times) and len(times) > 500
 
 
+def test_a_wide_terminal_shows_whole_texts_and_a_narrow_one_no_part_of_a_uid(sample_pcaps: Path) -> None:
+    capture = sample_pcaps / "lossy_mtu1500_client_side.pcap"
+    detail = "4.2 % of the bytes from the client were lost and retransmitted, worst second 8 %"
+    assert detail in on_a_terminal(200, capture, "--table", "findings")[1]
+    narrow = "\n".join(on_a_terminal(80, capture, "--table", "commands"))
+    assert "NetConnection.Conne" in narrow and "uid" not in narrow
+
+
 def test_the_widest_columns_are_cut_first() -> None:
     loose = [False] * 3
     assert fitted([10, 40, 20], loose, 74) == [10, 40, 20]
