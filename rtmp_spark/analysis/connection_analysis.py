@@ -20,7 +20,7 @@ from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.wrapping import Wrapping
-from rtmp_spark.codec.limits import SETTLED_SECONDS
+from rtmp_spark.codec.limits import OPEN_SECONDS, SETTLED_SECONDS
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets, PendingFactRedaction
 from rtmp_spark.conversation.conversation import Conversation, ConversationOptions, Progress
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
@@ -136,11 +136,12 @@ class ConnectionAnalysis:
         if self.refusal is None:
             self.seconds[side ^ self.connection.origin].add_tcp(second, figures)
 
-    def advance(self, at: int, newest_second: int) -> None:
-        """After a window whose last packet is `at`: emit the rows that are final."""
+    def advance(self, at: int, second: int) -> None:
+        """After a window whose last packet is `at`: emit the rows that are final. No packet is older than `second`, in
+        this window and in later files."""
         if self._identify(final=False):
-            self._take(self.conversation.advance(at, newest_second))
-            self._emit_seconds(newest_second - SETTLED_SECONDS)
+            self._take(self.conversation.advance(at, second))
+            self._emit_final_seconds(second - SETTLED_SECONDS)
 
     def wait_for_helpers(self) -> None:
         """Wait for all that helper processes decode."""
@@ -221,6 +222,16 @@ class ConnectionAnalysis:
         self._rows.release(self.uid, session.spans)
 
     # -- rows -----------------------------------------------------------------------------------------------------
+
+    def _emit_final_seconds(self, before: int) -> None:
+        first = self.provisional_second()
+        if first is None or first >= before:
+            return
+        since_ns = self.conversation.unsettled_ns
+        if since_ns is not None:
+            before = min(before, since_ns // 1_000_000_000)
+        before = max(before, *(seconds.latest(OPEN_SECONDS) for seconds in self.seconds))
+        self._emit_seconds(before)
 
     def _emit_seconds(self, before: int | None) -> None:
         if self._rows.are_held:

@@ -83,7 +83,7 @@ class AnalysisCore:
         )  # fmt: skip
         self._open: dict[int, ConnectionAnalysis] = {}
         self._early: dict[int, list[_EarlySecond]] = {}  # of connections that have no rows yet
-        self._newest_second = 0  # of the current file
+        self._second = 0  # no packet of the current window is older
         self._next_head_ns: int | None = None
         self._next_head_second = _NO_SECOND
         self._at = 0  # the last packet of the newest window
@@ -97,30 +97,25 @@ class AnalysisCore:
         self.refusals: Counter[str] = Counter()  # why connections gave no rows
         self.other_connections: Counter[int] = Counter()  # TCP connections that are not RTMP, by file number
 
-    @property
-    def several_files(self) -> bool:
-        """Whether packets are compared with those of earlier files."""
-        return self._reassembler.several_files
-
-    @several_files.setter
-    def several_files(self, value: bool) -> None:
-        self._reassembler.several_files = value
+    def remember_packets(self, count: int) -> None:
+        """Compare packets with those of earlier files, of which this many of each connection are remembered."""
+        self._reassembler.remembered_packets = count
 
     # -- packets and rows -----------------------------------------------------------------------------------------
 
     def begin_file(self, next_head_ns: int | None) -> None:
         """The next windows are from another file; the one after it begins at this time.
 
-        Files may overlap: what is older than the newest packet of a file is final only if no later file begins before.
+        Files may overlap: what is older than the packets of a window is final only if no later file begins before.
         """
-        self._newest_second = 0
+        self._second = 0
         self._next_head_ns = next_head_ns
         self._next_head_second = _NO_SECOND if next_head_ns is None else next_head_ns // 1_000_000_000
         self._reassembler.begin_file(next_head_ns)
 
     def feed(self, block: PacketBlock, segments: Segments, file_no: int) -> None:
         """The TCP segments of one window."""
-        self._newest_second = max(self._newest_second, int(block.ts_ns[-1]) // 1_000_000_000)
+        self._second = int(block.ts_ns.min()) // 1_000_000_000  # not the newest so far: clocks are set back
         self._at = file_no << FRAME_BITS | int(block.frame[-1])
         self._deliver(self._reassembler.feed(segments, file_no), self._at)
 
@@ -201,7 +196,7 @@ class AnalysisCore:
             for analysis in touched.values():
                 analysis.wait_for_helpers()
         for analysis in touched.values():
-            analysis.advance(at, min(self._newest_second, self._next_head_second))
+            analysis.advance(at, min(self._second, self._next_head_second))
         self._close_all(closed, final=final)
 
     def _take_seconds(self) -> None:

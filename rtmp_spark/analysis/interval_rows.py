@@ -63,6 +63,12 @@ class OpenSeconds:
     def first(self) -> int | None:
         return min((*self._tcp, *self._media), default=None)
 
+    def latest(self, count: int) -> int:
+        """The first of the latest `count` seconds; 0: there are not more."""
+        if len(self._tcp) + len(self._media) <= count:
+            return 0
+        return sorted(self._tcp.keys() | self._media.keys())[-count:][0]
+
     def add_tcp(self, second: int, figures: TcpSecond) -> None:
         known = self._tcp.get(second)
         self._tcp[second] = figures if known is None else known.plus(figures)

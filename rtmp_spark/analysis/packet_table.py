@@ -22,7 +22,7 @@ from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.memory_tuning import rare_collections
 from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments
-from rtmp_spark.codec.limits import ANALYZED_BYTES
+from rtmp_spark.codec.limits import ANALYZED_BYTES, REMEMBERED_PACKETS
 from rtmp_spark.schema import TABLES, arrow_schema
 
 REQUIRED = ("ts_ns", "src", "sport", "dst", "dport", "seq", "ack", "flags", "window", "payload")
@@ -41,7 +41,7 @@ class PacketTable:
         self.schema = decoded_schema(table)
         self._table = table
         self._core = AnalysisCore(replace(settings, rules_across_connections=False), (table,))
-        self._core.several_files = True  # later batches may be of other files
+        self._core.remember_packets(REMEMBERED_PACKETS)  # later batches may be of other files
         self._paths: list[str | None] = []
         self._count = 0
         self._has_frames = True

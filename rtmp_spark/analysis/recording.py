@@ -27,7 +27,7 @@ from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog, can_decrypt, tls_secrets
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
-from rtmp_spark.codec.limits import READ_WINDOW_BYTES, Limits
+from rtmp_spark.codec.limits import READ_WINDOW_BYTES, REMEMBERED_PACKETS, Limits
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.attempts import number_attempts
 from rtmp_spark.forensics.ended_connection import Ended
@@ -108,7 +108,7 @@ class Recording:
         self._source = source or LocalFiles()
         self._observer = observer or ConnectionObserver()
         self._core = AnalysisCore(self.settings, tables, self._observer)
-        self._core.several_files = len(self._paths) > 1
+        self._core.remember_packets(REMEMBERED_PACKETS if len(self._paths) > 1 else 0)
         self._dissector = Dissector()
         self._hash = identify and any(set(column_names(t)) & {"capture_id", "capture_ids"} for t in tables)
         self._progress = progress

@@ -196,6 +196,16 @@ class Conversation:
             found = [unread for unread in found if unread.ts >= since]
         return Unread(min(u.at for u in found), min(u.ts for u in found)) if found else None
 
+    @property
+    def unsettled_ns(self) -> int | None:
+        """Later packets may change the figures of seconds from this time on, however old it is: a hole may be filled,
+        waiting bytes may become a message, and a zero window is counted when it ends. None: no such seconds."""
+        sides = self.connection.sides
+        since = [piece.ts_ns for stream in sides for piece in stream.held]
+        since += [stream.zero_since_ns for stream in sides if stream.zero_since_ns is not None]
+        since += [*self.probe.held_since_ns, *(us * 1000 for us in self.directions.buffered_since_us)]
+        return min(since, default=None)
+
     def _is_over(self) -> bool:
         """Both sides sent FIN, and all their bytes are here."""
         return all(stream.fin is not None and stream.next_offset >= stream.fin for stream in self.connection.sides)

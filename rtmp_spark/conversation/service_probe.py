@@ -105,6 +105,11 @@ class ServiceProbe:
         if self.refusal is None and not self.accepted:
             self.check(final=True)
 
+    @property
+    def held_since_ns(self) -> list[int]:
+        """The time of the oldest packet of each run that is held."""
+        return [int(item.seg_ts_ns.min()) for items in self._held for item in items if isinstance(item, Run)]
+
     # -- protocol of a direction ----------------------------------------------------------------------------------
 
     def _prefix(self, number: int) -> tuple[bytes, bool]:

@@ -21,7 +21,7 @@ from rtmp_spark.capture.packet_block import Flags, Ints, rows_at
 from rtmp_spark.capture.packets.connection_groups import Flows
 from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, SYN, Segments
 from rtmp_spark.capture.tcp.frame_numbers import file_no
-from rtmp_spark.capture.tcp.packet_history import Chunk, Hashes
+from rtmp_spark.capture.tcp.packet_history import Chunk, Hashes, PacketHistory
 from rtmp_spark.capture.tcp.sequence_numbers import MASK, signed
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 
@@ -40,16 +40,17 @@ class Repeated(NamedTuple):
 
 
 def find_duplicates(
-    segments: Segments, flows: Flows, connections: Sequence[Connection], by_flow: Ints, keep: bool
+    segments: Segments, flows: Flows, connections: Sequence[Connection], by_flow: Ints, remembered: int
 ) -> Repeated | None:
     """The packets of a batch that were recorded before; None if there are none. Adds all packets to the histories.
 
-    `connections` are those of the groups, `by_flow` the rows sorted by direction.
+    `connections` are those of the groups, `by_flow` the rows sorted by direction. `remembered`: packets of each connection
+    that are kept for comparison with later files.
     """
     hashes = _hashes(segments)[flows.order]
     times = segments.ts_ns[flows.order]
     suspected = _connections_with_repetition(segments, flows, connections, by_flow)
-    newest = np.maximum.reduceat(times, flows.starts).tolist()
+    oldest, newest = (part.reduceat(times, flows.starts).tolist() for part in (np.minimum, np.maximum))
     bounds = [*flows.starts.tolist(), len(times)]
     file = file_no(int(segments.frame[0]))
     found: Repeated | None = None
@@ -57,6 +58,8 @@ def find_duplicates(
         if connection.dropped:
             continue
         rows = slice(bounds[number], bounds[number + 1])
+        if connection.ts_last_ns is not None and times[rows.start] > connection.over_ns:
+            connection.seen = PacketHistory()  # these packets begin the next connection
         history = connection.seen
         history.begin_file(file)
         own = hashes[rows]
@@ -68,7 +71,7 @@ def find_duplicates(
                 found = found or Repeated(np.zeros(len(segments), bool), np.zeros(len(segments), bool))
                 found.duplicates[flows.order[rows]] = again
                 found.same_id[flows.order[rows]] = same_id & (segments.ip_id[flows.order[rows]] != 0)
-        history.add(Chunk(newest[number], own.copy(), times[rows].copy()), keep)
+        history.add(Chunk(oldest[number], newest[number], own.copy(), times[rows].copy()), remembered)
     return found
 
 

@@ -125,14 +125,14 @@ class Carry:
         return Carry(self.connection[wanted], self.side[wanted], self.ts_ns[wanted], self.end[wanted])
 
     def plus(self, other: Carry) -> Carry:
-        """Both, without rows that are too old for their connection, and only the newest if there are too many."""
+        """Both, without rows that are too old for their direction, and only the newest if there are too many."""
         joined = Carry(*(np.concatenate((getattr(self, f.name), getattr(other, f.name))) for f in fields(Carry)))
         if not len(joined.ts_ns):
             return joined
-        numbers, place = np.unique(joined.connection, return_inverse=True)
-        newest = np.zeros(len(numbers), np.int64)
-        np.maximum.at(newest, place, joined.ts_ns)
-        joined = joined.select(joined.ts_ns >= newest[place] - ROUND_TRIP_NS)
+        numbers, place = np.unique(joined.connection * 2 + joined.side, return_inverse=True)
+        last = np.zeros(len(numbers), np.int64)
+        last[place] = joined.ts_ns  # the last in packet order, not the newest: the clock may have been set back
+        joined = joined.select(joined.ts_ns >= last[place] - ROUND_TRIP_NS)
         return joined.select(np.arange(len(joined.ts_ns))[-UNACKED_SEGMENTS:])
 
 

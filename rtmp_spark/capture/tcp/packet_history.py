@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rtmp_spark.capture.packet_block import Flags, Ints
-from rtmp_spark.codec.limits import DUPLICATE_WITHIN_NS, REMEMBERED_PACKETS
+from rtmp_spark.codec.limits import DUPLICATE_WITHIN_NS, REMEMBERED_PACKETS, SAVED_PACKETS
 
 Hashes = npt.NDArray[np.uint64]  # one per packet (duplicate_packets.py)
 
 _NO_HASHES = np.zeros(0, np.uint64)
+_NEAR_NS = 2 * DUPLICATE_WITHIN_NS  # packets may be recorded out of order
 
 
 class Chunk(NamedTuple):
     """Packets of one connection in one batch."""
 
+    oldest_ns: int
     newest_ns: int
     hashes: Hashes
     times: Ints
@@ -28,35 +30,38 @@ class Chunk(NamedTuple):
 class PacketHistory:
     """Hashes of packets of one connection: of the last second, and of all in earlier files (up to a limit)."""
 
-    __slots__ = ("_chunks", "_earlier", "_file", "_newest_ns", "_older", "_older_count")
+    __slots__ = ("_chunks", "_earlier", "_file", "_last", "_older", "_older_count")
 
     def __init__(self) -> None:
         self._file = -1
-        self._newest_ns = 0
-        self._chunks: deque[Chunk] = deque()
-        self._older: list[Hashes] = []  # of the current file, for comparison with later files
+        self._chunks: list[Chunk] = []
+        self._older: deque[Hashes] = deque()  # of the current file, for comparison with later files
         self._older_count = 0
         self._earlier = _NO_HASHES  # of earlier files, sorted
+        self._last = _NO_HASHES  # the last of these, in the order of the recording
 
     @property
     def size_bytes(self) -> int:
-        return 8 * (self._older_count + len(self._earlier))
+        return 8 * (self._older_count + len(self._earlier) + len(self._last))
 
     def forget_files(self) -> None:
         """Keep only the packets of the last second."""
-        self._older, self._older_count, self._earlier = [], 0, _NO_HASHES
+        self._older, self._older_count = deque(), 0
+        self._earlier = self._last = _NO_HASHES
 
     def begin_file(self, number: int) -> None:
         """The following packets are from this file."""
         if number == self._file:
             return
-        recent = [chunk.hashes for chunk in self._chunks]
-        if recent or self._older:
-            total = self._older_count + sum(map(len, recent)) + len(self._earlier)
-            known = [] if total > REMEMBERED_PACKETS else [self._earlier]
-            self._earlier = np.sort(np.concatenate([*known, *self._older, *recent]))
-        self._file, self._chunks, self._older, self._older_count = number, deque(), [], 0
-        self._newest_ns = 0  # this file may begin before the last one ends
+        own = self._in_this_file()
+        if len(own):
+            full = len(own) + len(self._earlier) > REMEMBERED_PACKETS
+            self._earlier = np.sort(own if full else np.concatenate([self._earlier, own]))
+            self._last = np.concatenate([self._last, own])[-SAVED_PACKETS:]
+        self._file, self._chunks, self._older, self._older_count = number, [], deque(), 0
+
+    def _in_this_file(self) -> Hashes:
+        return np.concatenate([_NO_HASHES, *self._older, *(chunk.hashes for chunk in self._chunks)])
 
     def find(self, hashes: Hashes, times: Ints) -> tuple[Flags, Flags]:
         """Which of these packets are duplicates, and which repeat the IP id and place of another (upper 32 bits)."""
@@ -73,42 +78,32 @@ class PacketHistory:
             same_id |= self._earlier[at] >> np.uint64(32) == hashes >> np.uint64(32)
         return again, same_id
 
-    def add(self, chunk: Chunk, keep: bool) -> None:
-        """Remember packets; `keep`: also for comparison with later files."""
-        chunks = self._chunks
-        chunks.append(chunk)
-        self._newest_ns = max(self._newest_ns, chunk.newest_ns)
-        while chunks and chunks[0].newest_ns < self._newest_ns - DUPLICATE_WITHIN_NS:
-            old = chunks.popleft()
-            if keep:
-                self._older.append(old.hashes)
-                self._older_count += len(old.hashes)
-        while self._older_count > REMEMBERED_PACKETS:
-            self._older_count -= len(self._older.pop(0))
+    def add(self, chunk: Chunk, remembered: int) -> None:
+        """Remember packets; at least this many of them also for comparison with later files."""
+        since, until = chunk.oldest_ns - _NEAR_NS, chunk.newest_ns + _NEAR_NS
+        far = [old for old in self._chunks if old.newest_ns < since or old.oldest_ns > until]
+        if far:
+            self._chunks = [old for old in self._chunks if old.newest_ns >= since and old.oldest_ns <= until]
+            if remembered:
+                self._older += [old.hashes for old in far]
+                self._older_count += sum(len(old.hashes) for old in far)
+                while self._older_count - len(self._older[0]) >= remembered:
+                    self._older_count -= len(self._older.popleft())
+        self._chunks.append(chunk)
 
-    def state(self, with_files: bool) -> list[Any]:
-        """The packets of the last second as plain data; `with_files`: all of them, because a later file may overlap."""
-        hashes = np.concatenate([_NO_HASHES, *(chunk.hashes for chunk in self._chunks)])
-        times = np.concatenate([np.zeros(0, np.int64), *(chunk.times for chunk in self._chunks)])
-        near = times >= self._newest_ns - DUPLICATE_WITHIN_NS
-        older = np.concatenate([_NO_HASHES, *self._older, hashes[~near]]) if with_files else _NO_HASHES
-        earlier = self._earlier if with_files else _NO_HASHES
-        return [
-            self._file,
-            self._newest_ns,
-            _packed(hashes[near]),
-            times[near].tolist(),
-            *map(_packed, (older, earlier)),
-        ]
+    def state(self, overlaps: bool) -> str:
+        """The last packets as text; `overlaps`: all of them, because the next file begins before these end."""
+        own = self._in_this_file()
+        if overlaps:
+            return _packed(np.concatenate([self._earlier, own]))
+        return _packed(np.concatenate([self._last, own])[-SAVED_PACKETS:])
 
     @classmethod
-    def resume(cls, state: list[Any]) -> PacketHistory:
+    def resume(cls, state: str) -> PacketHistory:
+        """The following packets are from another file."""
         own = cls()
-        own._file, own._newest_ns, packed, times, *files = state
-        hashes, older, own._earlier = map(_unpacked, (packed, *files))
-        own._older, own._older_count = [older], len(older)
-        if len(hashes):
-            own._chunks.append(Chunk(own._newest_ns, hashes, np.array(times, np.int64)))
+        saved = _unpacked(state)
+        own._earlier, own._last = np.sort(saved), saved[-SAVED_PACKETS:]
         return own
 
 

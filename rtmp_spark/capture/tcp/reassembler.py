@@ -53,9 +53,9 @@ class Reassembler:
         self._brief = BriefFlows()
         self._intervals = IntervalCollector(per_second)
         self._table = ConnectionTable(limits, self._intervals)
-        self._latest_ns = 0  # in the current file
+        self._now_ns = 0  # no packet of the current batch is older
         self._next_head_ns = _NEVER
-        self.several_files = False  # packets are remembered for comparison with later files
+        self.remembered_packets = 0  # of each connection, for comparison with later files
 
     @property
     def connections(self) -> Iterable[Connection]:
@@ -96,7 +96,6 @@ class Reassembler:
 
     def begin_file(self, next_head_ns: int | None) -> None:
         """The next windows are from another file; the one after it begins at this time and may hold late packets."""
-        self._latest_ns = 0
         self._next_head_ns = _NEVER if next_head_ns is None else next_head_ns
 
     def feed(self, segments: Segments, file_no: int = 0) -> list[Item]:
@@ -130,14 +129,14 @@ class Reassembler:
         return out
 
     def _feed(self, segments: Segments, out: list[Item]) -> None:
-        self._latest_ns = max(self._latest_ns, int(segments.ts_ns.max()))
+        self._now_ns = int(segments.ts_ns.min())  # not the newest packet so far: the clock may have been set back
         flows = group(segments)
         now = self._brief.sift(segments, flows, self._table)
         if len(now):
             self._reassemble(now, flows if now is segments else group(now), out)
         while self._brief.bytes > self._limits.brief_flow_bytes:
             oldest = self._brief.oldest(BRIEF_FLOWS_AT_ONCE)
-            self._table.counts["flows_evicted"] += len(self._brief.lasting(self._latest_ns, oldest))
+            self._table.counts["flows_evicted"] += len(self._brief.lasting(self._now_ns, oldest))
             self._end_brief_flows(oldest, out)
 
     def _end_brief_flows(self, keys: list[Key], out: list[Item]) -> None:
@@ -153,7 +152,7 @@ class Reassembler:
         begun = len(out)
         by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
         connections = [self._table.connection_of(key) for key in flows.keys]
-        repeated = find_duplicates(segments, flows, connections, by_flow, self.several_files)
+        repeated = find_duplicates(segments, flows, connections, by_flow, self.remembered_packets)
         same_id = None
         if repeated is not None:
             same_id = repeated.same_id
@@ -163,14 +162,14 @@ class Reassembler:
                 new = ~repeated.duplicates
                 segments, same_id = segments.select(new), same_id[new]
                 if not len(segments):
-                    self._table.tidy(connections, min(self._latest_ns, self._next_head_ns), out)
+                    self._table.tidy(connections, min(self._now_ns, self._next_head_ns), out)
                     return
                 flows = group(segments)
                 by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
         batch = SegmentBatch(self._table, self._intervals, segments, flows, out, by_flow, same_id)
         batch.run()
         batch.observe()
-        self._table.tidy(batch.slots, min(self._latest_ns, self._next_head_ns), out)
+        self._table.tidy(batch.slots, min(self._now_ns, self._next_head_ns), out)
         self._intervals.add_gaps(out[begun:])
 
     def _replace_ended(

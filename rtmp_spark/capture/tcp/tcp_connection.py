@@ -20,7 +20,7 @@ from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each

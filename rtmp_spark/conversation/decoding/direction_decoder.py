@@ -163,6 +163,14 @@ class DirectionDecoder:
         return Unread(at, ts)
 
     @property
+    def buffered_since_us(self) -> int | None:
+        """The time of the oldest packet with bytes that wait for more bytes to find a message in; None: no byte waits."""
+        decoder = self._decoder
+        if decoder.offset == decoder.buffered_from:
+            return None
+        return self._places.oldest_since(self._messages.base + decoder.buffered_from)
+
+    @property
     def messages_seen(self) -> int:
         return self._messages.msg_no
 

@@ -105,8 +105,17 @@ class Directions:
     @property
     def unread(self) -> list[Unread]:
         """Of each direction that has bytes which are not decoded."""
+        return [unread for reader in self._readers if (unread := reader.unread) is not None]
+
+    @property
+    def buffered_since_us(self) -> list[int]:
+        """Of each direction that has bytes which wait for more bytes: the time of the oldest packet with such bytes."""
+        return [since for reader in self._readers if (since := reader.buffered_since_us) is not None]
+
+    @property
+    def _readers(self) -> list[DirectionDecoder | RemoteDirection]:
         readers = [self._remote.get(number, decoder) for number, decoder in enumerate(self.decoders)]
-        return [unread for reader in readers if reader is not None and (unread := reader.unread) is not None]
+        return [reader for reader in readers if reader is not None]
 
     @property
     def messages_seen(self) -> int:

@@ -148,6 +148,11 @@ class RemoteDirection:
         """As `DirectionDecoder.unread`; a run in the helper is not decoded yet."""
         return self._awaited or self._unread
 
+    @property
+    def buffered_since_us(self) -> int | None:
+        unread = self.unread
+        return None if unread is None else unread.ts
+
     def bring_back(self) -> DirectionDecoder:
         """The decoder with the state that the helper has after the last run; the helper becomes idle."""
         self.wait_for_facts()

@@ -68,6 +68,10 @@ class SegmentPlaces:
         index = max(bisect_right(self.offsets, offset) - 1, 0)
         return self.at[index], self.frames[index], self.times[index]
 
+    def oldest_since(self, offset: int) -> int | None:
+        """The smallest time of a segment with bytes from this stream offset on."""
+        return min(self.times[max(bisect_right(self.offsets, offset) - 1, 0) :], default=None)
+
     def forget_before(self, offset: int) -> None:
         keep = bisect_right(self.offsets, offset) - 1
         keep = max(keep, len(self.offsets) - KEPT_SEGMENTS)

@@ -21,7 +21,7 @@ from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
-from rtmp_spark.codec.limits import ANALYZED_BYTES
+from rtmp_spark.codec.limits import ANALYZED_BYTES, REMEMBERED_PACKETS, SAVED_PACKETS
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.ingest.captures.capture_paths import open_file, require_unchanged
 from rtmp_spark.ingest.decode.connection_state import (
@@ -76,7 +76,7 @@ class BucketDecoder:
         self._settings = replace(job.options.settings(), helpers=helpers)
         self._tables = job.tables
         self._core = AnalysisCore(self._settings, job.tables)
-        self._core.several_files = job.several_files
+        self._core.remember_packets(REMEMBERED_PACKETS if job.several_files else SAVED_PACKETS)
         self._pieces = sorted(pieces, key=lambda piece: piece.order)
         self._secrets = sorted(job.secrets)
         self._staged = StagedFiles(job.staging)

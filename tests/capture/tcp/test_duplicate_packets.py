@@ -14,6 +14,7 @@ from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.codec.limits import REMEMBERED_PACKETS
 
 SAID = bytes(range(256)) * 200
 SECOND = 1_000_000_000
@@ -44,7 +45,7 @@ def built(talk: Talk, ip: Callable[[Packet], bytes] | None = None) -> Frames:
 def sent(*files: Frames, windows: int = 1 << 20) -> Stream:
     """What is known about the client's stream after these files; `windows`: packets fed at a time."""
     reassembler = Reassembler()
-    reassembler.several_files = len(files) > 1
+    reassembler.remembered_packets = REMEMBERED_PACKETS if len(files) > 1 else 0
     for number, frames in enumerate(files):
         dissector = Dissector()
         for block in open_capture(io.BytesIO(capture_rewriting.pcap(frames, nano=True))):
