@@ -52,8 +52,8 @@ class BatchObservation:
         if not len(rows):
             return
         rows = rows[np.argsort(self.slot[rows], kind="stable")]
-        note_sent(self._segments, self._flows, self._slots, self.slot, rows)
         take_duplicate_reports(self._segments, self._flows, self._slots, self.slot, rows)
+        note_sent(self._segments, self._flows, self._slots, self.slot, rows)  # closes seconds
         seen = self._observed(rows, intervals)
         if intervals.per_second:
             top_before, moved = self._top_before()

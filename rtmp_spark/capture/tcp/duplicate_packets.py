@@ -44,8 +44,8 @@ def find_duplicates(
 ) -> Repeated | None:
     """The packets of a batch that were recorded before; None if there are none. Adds all packets to the histories.
 
-    `connections` are those of the groups, `by_flow` the rows sorted by direction. `remembered`: packets of each connection
-    that are kept for comparison with later files.
+    `connections` are those of the groups, `by_flow` the rows sorted by direction. `remembered`: packets of each
+    connection that are kept for comparison with later files.
     """
     hashes = _hashes(segments)[flows.order]
     times = segments.ts_ns[flows.order]

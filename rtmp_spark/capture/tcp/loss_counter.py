@@ -7,11 +7,18 @@ IP id of the first transmission, which the network doubled.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 from rtmp_spark.capture.tcp.interval_counters import SECOND_NS
 from rtmp_spark.capture.tcp.sequence_numbers import distance
-from rtmp_spark.codec.limits import LOSS_OPEN_SECONDS, LOSS_SECOND_BYTES, MAX_TROUBLED_SECONDS, UNCONFIRMED_LOSSES
+from rtmp_spark.codec.limits import (
+    LOSS_OPEN_SECONDS,
+    LOSS_SECOND_BYTES,
+    MAX_TROUBLED_SECONDS,
+    OPEN_SECONDS,
+    UNCONFIRMED_LOSSES,
+)
 
 
 class Retransmitted(NamedTuple):
@@ -75,7 +82,7 @@ class LossCounter:
             figures[0] += size
             return
         self._seconds[second] = [size, 0]
-        self._close_seconds()
+        self._close_seconds(second - LOSS_OPEN_SECONDS)
 
     def add_loss(self, lost: Retransmitted) -> None:
         self.segments += 1
@@ -95,7 +102,7 @@ class LossCounter:
         if len(self._troubled) < MAX_TROUBLED_SECONDS and self._troubled[-1:] != [second]:
             self._troubled.append(second)
 
-    def add_duplicate_report(self, left: int, right: int, frame: int) -> None:
+    def add_duplicate_report(self, left: int, right: int, frame: int, ts_ns: int) -> None:
         """The receiver reports (in this packet) that it received these sequence numbers twice."""
         for index in range(len(self._losses) - 1, -1, -1):
             lost = self._losses[index]
@@ -104,13 +111,17 @@ class LossCounter:
                 self.segments -= 1
                 self.bytes -= lost.bytes
                 figures = self._seconds.get(lost.ts_ns // SECOND_NS)
-                if figures is not None:
+                if figures is not None and ts_ns <= lost.ts_ns + LOSS_OPEN_SECONDS * SECOND_NS:
                     figures[1] -= lost.bytes
                 return
 
-    def _close_seconds(self) -> None:
-        while len(self._seconds) > LOSS_OPEN_SECONDS:
-            second = min(self._seconds)
+    def _close_seconds(self, before: int) -> None:
+        """Close these seconds, and the oldest if there are very many: clocks may jump."""
+        if len(self._seconds) <= LOSS_OPEN_SECONDS:
+            return
+        oldest_first = sorted(self._seconds)
+        over = bisect_left(oldest_first, before)
+        for second in oldest_first[: max(over, len(oldest_first) - OPEN_SECONDS)]:
             sent, lost = self._seconds.pop(second)
             self.worst_share = max(self.worst_share, _share(sent, lost))
             if lost > 0:

@@ -54,7 +54,7 @@ def take_duplicate_reports(
         report = _duplicate_report(segments, index)
         if report is not None:
             stream = slots[int(slot[row])].sides[1 - int(flows.side[row])]
-            stream.loss.add_duplicate_report(*report, int(segments.frame[index]))
+            stream.loss.add_duplicate_report(*report, int(segments.frame[index]), int(segments.ts_ns[index]))
 
 
 def _duplicate_report(segments: Segments, index: int) -> tuple[int, int] | None:

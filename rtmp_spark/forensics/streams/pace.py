@@ -118,7 +118,9 @@ class TrackPace:
                 self._settled = True
         recent = self._recent
         recent.append((ts, offset))
-        if len(recent) > 2 * PACE_FRAMES:
+        if recent[0][0] <= ts - _LAST_US:
+            del recent[: next(index for index, (then, _) in enumerate(recent) if then > ts - _LAST_US)]
+        elif len(recent) > 2 * PACE_FRAMES:
             del recent[:-PACE_FRAMES]
         self._last_ts, self._last_dts, self._last = ts, dts, place
 
@@ -177,7 +179,7 @@ class TrackPace:
         return self.media_ms + sum(p.media_ms for p in current), self.wall_us + sum(p.wall_us for p in current)
 
     def state(self) -> list[Any]:
-        self._recent = [one for one in self._recent[-PACE_FRAMES:] if one[0] > self._last_ts - _LAST_US]
+        self._recent = self._recent[-PACE_FRAMES:]
         return [getattr(self, name) for name in self.__slots__]
 
     @classmethod
