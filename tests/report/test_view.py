@@ -182,3 +182,9 @@ def test_a_tap_recording_shows_no_tcp_figures(sample_pcaps: Path) -> None:
 def test_a_real_recording_shows_tcp_figures(publisher: ConnectionView) -> None:
     shown = str(publisher.flow_control())
     assert "tap" not in shown and "The window was never zero." in shown
+
+
+def test_the_loss_of_a_connection_is_that_of_its_media(sample_pcaps: Path) -> None:
+    """The server of the publisher retransmitted half of its few bytes; `inspect` and the page show the publisher's."""
+    page = read_captures(sample_pcaps / "lossy_mtu1500_client_side.pcap")._repr_html_()
+    assert "4.2 %" in page and "3.7 %" in page and "57.3 %" not in page

@@ -64,7 +64,7 @@ def _line(connection: JudgedConnection, detailed: bool) -> list[str]:
         units.duration((row["ts_end"] - row["ts_start"]) / 1000),
         "<br>".join(units.size(row[f"delivered_bytes_{way}"]) for way in ("c2s", "s2c")),
         _rates(connection.streams),
-        loss(row),
+        loss(row, connection.streams[0]["direction"] if connection.streams else None),
         page_text.escape(end),
     ]
 
