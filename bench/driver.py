@@ -124,30 +124,36 @@ def rounds_of_splits(count: int) -> str:
     ]
     rounds = cut_into_rounds(probed, 1 << 50, 64 << 20)
     for part in rounds:
-        size = len(part.files) * GROUPS
-        group = pa.array(np.tile(np.arange(GROUPS, dtype=np.int32), len(part.files)))
-        split_id = pa.array(np.repeat(np.arange(len(part.files)), GROUPS))
-        keys = np.zeros((size, 36), np.uint8)
-        keys[:, :4] = np.tile(np.arange(GROUPS, dtype=np.uint32), len(part.files)).view(np.uint8).reshape(size, 4)
-        counts = pa.array(np.full(size, 250_000))
-        flows = pa.table(
-            {
-                "group": group,
-                "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), size, [None, pa.py_buffer(keys.tobytes())]),
-                **dict.fromkeys(("packets", "bytes", "ts_first_ns", "ts_last_ns"), counts),
-                **{name: pa.array(np.zeros(size, bool)) for name in ("tunnel", "tls")},
-                "split_id": split_id,
-            }
-        )
-        place = dict.fromkeys(("position", "length"), counts)
-        sections = pa.table({"group": group, "split_id": split_id, "run": pa.array(np.zeros(size, np.int64)), **place})
-        file_of_split = {n: n for n in range(len(part.files))}
-        parts = parts_of_files(flows, file_of_split)
-        flows, sections = (split_by_part(table, file_of_split, parts) for table in (flows, sections))
-        cost = weights(flows)
-        buckets = plan.assign_buckets(cost, [], groups_by_part(cost), 64)
-        pieces = bucket_input(sections.cast(SECTION_TYPES), buckets, {})
-    return f"{len(rounds)} rounds, {pieces.num_rows} sections in the last one"
+        sections = sections_of_a_round(len(part.files))
+    return f"{len(rounds)} rounds, {sections} sections in the last one"
+
+
+def sections_of_a_round(files: int) -> int:
+    """Assign the connections of so many files of one split; the number of sections that the buckets decode."""
+    size = files * GROUPS
+    group = pa.array(np.tile(np.arange(GROUPS, dtype=np.int32), files))
+    split_id = pa.array(np.repeat(np.arange(files), GROUPS))
+    keys = np.zeros((size, 36), np.uint8)
+    keys[:, :4] = np.tile(np.arange(GROUPS, dtype=np.uint32), files).view(np.uint8).reshape(size, 4)
+    flows = pa.table(
+        {
+            "group": group,
+            "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), size, [None, pa.py_buffer(keys)]),
+            **{name: np.full(size, 250_000) for name in ("packets", "bytes", "ts_first_ns", "ts_last_ns")},
+            **{name: pa.array(np.zeros(size, bool)) for name in ("tunnel", "tls")},
+            "split_id": split_id,
+        }
+    )
+    place = {name: np.full(size, 250_000) for name in ("position", "length")}
+    sections = pa.table({"group": group, "split_id": split_id, "run": np.zeros(size, np.int32), **place})
+    sections = sections.cast(SECTION_TYPES)
+    file_of_split = {n: n for n in range(files)}
+    parts = parts_of_files(flows, file_of_split)
+    flows, sections = (split_by_part(table, file_of_split, parts) for table in (flows, sections))
+    cost = weights(flows)
+    buckets = plan.assign_buckets(cost, [], groups_by_part(cost), 64)
+    found: int = bucket_input(sections, buckets, {}).num_rows
+    return found
 
 
 def peak_mb(step: Callable[[int], str], count: int) -> int:

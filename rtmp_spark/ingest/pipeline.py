@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,7 +37,14 @@ from rtmp_spark.ingest.publish.across_stage import AcrossStage
 from rtmp_spark.ingest.publish.file_rows import file_rows
 from rtmp_spark.ingest.publish.open_rows import write_open_and_final
 from rtmp_spark.ingest.publish.replaced_rows import replace_captures, replace_connections
-from rtmp_spark.ingest.scan.flow_tables import first_seen, groups_of_keys, keys_of_one_server, payload_bytes, weights
+from rtmp_spark.ingest.scan.flow_tables import (
+    first_seen,
+    groups_of_keys,
+    keys_of_one_server,
+    looked_up,
+    payload_bytes,
+    weights,
+)
 from rtmp_spark.ingest.scan.partition import groups_by_part, parts_of_files, split_by_part
 from rtmp_spark.ingest.scan.plan import (
     Buckets,
@@ -172,7 +180,7 @@ class Ingest:
         if not self.options.redo and not held and not retried:
             return None
         try:
-            saved = saved_flows(self.writer, self.options.sensor)
+            saved = saved_flows(self.writer.lake, self.options.sensor)
             replaces = redo(self.writer, found.files, first_seen(found.flows), self.options.sensor, saved, held)
             require_all_rows(self.writer, replaces, self.options)
             if replaces.more:
@@ -208,7 +216,7 @@ class Ingest:
         newest_ns = max(item.about.ts_tail_ns or 0 for item in found.files)
         if self._next_head_ns is not None:  # later rounds may hold packets of the time before
             newest_ns = min(newest_ns, self._next_head_ns)
-        saved = saved_flows(self.writer, options.sensor)
+        saved = saved_flows(self.writer.lake, options.sensor, flows)
         if replaces is None:
             in_order = self._is_in_order(found)
             continued = resumed(saved, flows, with_tls, newest_ns, in_order=in_order)
@@ -363,18 +371,16 @@ class Ingest:
 
 def bucket_input(sections: pa.Table, buckets: Buckets, states: dict[int, list[bytes]]) -> pa.Table:
     """The rows (schema BUCKET_INPUT) from which each bucket is decoded."""
-    of_group = buckets.of_group
 
-    def of_groups(groups: Sequence[int]) -> pa.Array:
-        return pa.array([of_group[group] for group in groups], pa.int32())
+    def of_groups(groups: pa.Array | pa.ChunkedArray) -> pa.Array:
+        return pa.array(looked_up(buckets.of_group, groups).astype(np.int32), from_pandas=False)
 
-    count = sections.num_rows
     columns = [sections[name] for name in ("group", "split_id", "run", "position", "length")]
-    pieces = [of_groups(sections["group"].to_pylist()), *columns, pa.nulls(count, pa.binary())]
+    pieces = [of_groups(sections["group"]), *columns, pa.nulls(sections.num_rows, pa.binary())]
     saved = [(group, state) for group, packed in states.items() for state in packed]
     nothing = [pa.nulls(len(saved), field.type) for field in BUCKET_INPUT][2:-1]
-    groups = [group for group, _ in saved]
-    resumed = [of_groups(groups), pa.array(groups, pa.int32()), *nothing, pa.array([s for _, s in saved], pa.binary())]
+    groups = pa.array([group for group, _ in saved], pa.int32())
+    resumed = [of_groups(groups), groups, *nothing, pa.array([state for _, state in saved], pa.binary())]
     return pa.concat_tables([pa.table(columns, schema=BUCKET_INPUT) for columns in (pieces, resumed)])
 
 

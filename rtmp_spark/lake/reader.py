@@ -7,11 +7,12 @@ ingest publishes later appear after `refresh`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from rtmp_spark.schema import TABLES
 
@@ -19,6 +20,8 @@ from .faults import explained
 from .ledger import Ledger, Published, State
 from .location import Location, locate
 from .snapshot import Snapshot
+
+PIECE_ROWS = 256
 
 
 class Lake:
@@ -50,6 +53,18 @@ class Lake:
         """Rows of a table; files whose statistics rule `where` out are not opened."""
         with explained(str(self.location), f"read the table {name}"):
             return self.table(name).to_table(columns=None if columns is None else list(columns), filter=where)
+
+    def pieces(self, name: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:
+        """Rows of a table, some at a time: a dataset would hold several files with long values in memory.
+
+        `columns` must contain those of `where`.
+        """
+        with explained(str(self.location), f"read the table {name}"):
+            for fragment in self.table(name).get_fragments(filter=where):
+                with fragment.filesystem.open_input_file(fragment.path) as file:
+                    batches = pq.ParquetFile(file).iter_batches(PIECE_ROWS, columns=list(columns), use_threads=False)
+                    for batch in batches:
+                        yield pa.Table.from_batches([batch]).filter(where)
 
     @property
     def is_new(self) -> bool:

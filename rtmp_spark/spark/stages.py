@@ -72,7 +72,7 @@ class SparkStages:
     def decode(self, job: DecodeJob, pieces: pa.Table, buckets: int) -> Decoded:
         if not pieces.num_rows:
             return Decoded()
-        groups = sorted(set(pieces["group"].to_pylist()))
+        groups = sorted(pc.unique(pieces["group"]).to_pylist())
         try:
             decoded = Decoded(self._decode(job, pieces, buckets, groups))
         except Exception as error:

@@ -13,9 +13,9 @@ from rtmp_spark.lake.parquet_files import WrittenFile
 
 SCANNED = pa.schema(
     [
-        pa.field("about", pa.string()),  # a SplitScan as JSON
-        pa.field("flows", pa.binary()),  # its connections
-        pa.field("sections", pa.binary()),  # where its packets are staged
+        pa.field("about", pa.string()),  # the SplitScans of a task as JSON
+        pa.field("flows", pa.binary()),  # their connections
+        pa.field("sections", pa.binary()),  # where their packets are staged
     ]
 )
 # What a bucket decodes: a section of staged packets, or the saved state of a connection of the group.

@@ -11,12 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rtmp_spark.ingest.decode.connection_state import OpenFlow, SavedFlow, is_placeholder, newest, readable
-from rtmp_spark.ingest.publish.lake_rows import PublishedTables
+from rtmp_spark.ingest.decode.connection_state import (
+    STATE_VERSION,
+    OpenFlow,
+    SavedFlow,
+    header_of,
+    is_placeholder,
+    newest,
+    readable,
+)
 from rtmp_spark.ingest.publish.neighbours import of_sensor
 from rtmp_spark.ingest.scan.flow_index import ends_of_key
 from rtmp_spark.ingest.scan.flow_tables import first_seen, of_keys, tunnel_keys
+from rtmp_spark.lake.reader import Lake
 
 LATE_NS = 1_000_000_000  # packets older than the last one by more than this do not continue a connection
 
@@ -60,13 +69,25 @@ def late_part(uid: str) -> str:
     return f"a part of {uid}; it gets rows of its own until it is ingested again with --redo"
 
 
-def saved_flows(lake: PublishedTables, sensor: str) -> list[SavedFlow]:
-    """Rows of `open_flows` as `resumed` takes them."""
+def saved_flows(lake: Lake, sensor: str, new: pa.Table | None = None) -> list[SavedFlow]:
+    """Rows of `open_flows` as `resumed` takes them.
+
+    States that no connection of `new` can continue are cut after their headers: a lake may have many open connections.
+    """
     if lake.is_new:
         return []
-    columns = ("uid", "state_version", "state")
-    rows = lake.read("open_flows", columns, of_sensor(sensor))
-    return list(zip(*(rows[name].to_pylist() for name in columns)))
+    new_keys = pa.array([], pa.binary(36)) if new is None else pc.unique(new["key"])
+    found: list[SavedFlow] = []
+    columns = ("uid", "state_version", "state", "sensor")
+    for piece in lake.pieces("open_flows", columns, of_sensor(sensor)):
+        rows = list(zip(*(piece[name].to_pylist() for name in columns[:3])))
+        headers = [header_of(packed) if version == STATE_VERSION else None for _, version, packed in rows]
+        keys = pa.array([header and bytes.fromhex(header.key) for header in headers], pa.binary(36))
+        for (uid, version, packed), header, seen in zip(rows, headers, pc.is_in(keys, new_keys).to_pylist()):
+            if header is not None and not (seen or header.tunnel):
+                packed = packed[: packed.index(b"\n") + 1]
+            found.append((uid, version, packed))
+    return found
 
 
 def resumed(

@@ -27,13 +27,16 @@ from rtmp_spark.lake.parquet_files import OPEN, PART, RESUMED, BucketFiles, File
 
 MOST_HELPERS = 2  # helper processes of a heavy bucket: one for each direction of its largest connection
 _SPLIT_ID = pa.field("split_id", pa.int64())
+_FLOWS, _SECTIONS = FLOWS.append(_SPLIT_ID), SECTIONS.append(_SPLIT_ID)
 JUDGED_LATER = ("streams", "findings")  # rules across connections may change these rows
 
 
 def scan_splits(job: ScanJob, splits: Sequence[Split], driver: int) -> pa.RecordBatch:
-    """One row (schema SCANNED) for each split."""
+    """One row (schema SCANNED) for all splits: thousands of small files must not cost the driver a table each."""
     keep_freed_memory()
-    rows: list[tuple[str, bytes, bytes]] = []
+    abouts: list[dict[str, Any]] = []
+    flows: list[pa.RecordBatch] = []
+    sections: list[pa.RecordBatch] = []
     with closing(WorkCounter(job.watched)) as counter, closing(PacketFile(job.staging)) as staged:
         for split in splits:
             failpoint(f"scan {PurePath(split.path).name}")
@@ -41,11 +44,12 @@ def scan_splits(job: ScanJob, splits: Sequence[Split], driver: int) -> pa.Record
             scanner = SplitScanner(split, staged, sort=job.sort)
             with blamed_on_input():
                 scanner.run()
-            about = json.dumps(scanner.found.as_dict())
-            rows.append((about, dump(scanner.flows.batch()), dump(scanner.packets.sections())))
+            abouts.append(scanner.found.as_dict())
+            flows.append(_with_split_id(scanner.flows.batch(), split.split_id))
+            sections.append(_with_split_id(scanner.packets.sections(), split.split_id))
             end = split.end or split.size_bytes
             counter.add(files=int(end == split.size_bytes), bytes=end - split.start)
-    return arrow_batch(zip(*rows), SCANNED)
+    return arrow_batch([[json.dumps(abouts)], [_dump(flows)], [_dump(sections)]], SCANNED)
 
 
 class Scans(NamedTuple):
@@ -59,18 +63,25 @@ class Scans(NamedTuple):
 def collect_scans(tables: Iterable[pa.Table]) -> Scans:
     """From tables with schema SCANNED."""
     splits: dict[int, SplitScan] = {}
-    flows, sections = ([pa.Table.from_batches([], schema.append(_SPLIT_ID))] for schema in (FLOWS, SECTIONS))
+    flows: list[pa.RecordBatch] = []
+    sections: list[pa.RecordBatch] = []
     for table in tables:
         for about, its_flows, its_sections in zip(*(table[name].to_pylist() for name in SCANNED.names)):
-            scan = SplitScan.from_dict(json.loads(about))
-            splits[scan.split_id] = scan
-            flows.append(_of_split(load(its_flows, FLOWS), scan.split_id))
-            sections.append(_of_split(load(its_sections, SECTIONS), scan.split_id))
-    return Scans(splits, pa.concat_tables(flows), pa.concat_tables(sections))
+            for fields in json.loads(about):
+                splits[fields["split_id"]] = SplitScan.from_dict(fields)
+            flows.append(load(its_flows, _FLOWS))
+            sections.append(load(its_sections, _SECTIONS))
+    return Scans(splits, pa.Table.from_batches(flows, _FLOWS), pa.Table.from_batches(sections, _SECTIONS))
 
 
-def _of_split(rows: pa.RecordBatch, split_id: int) -> pa.Table:
-    return pa.Table.from_batches([rows]).append_column(_SPLIT_ID, arrow_column([split_id] * len(rows), pa.int64()))
+def _with_split_id(rows: pa.RecordBatch, split_id: int) -> pa.RecordBatch:
+    ids = arrow_column([split_id] * rows.num_rows, pa.int64())
+    return pa.RecordBatch.from_arrays([*rows.columns, ids], schema=rows.schema.append(_SPLIT_ID))
+
+
+def _dump(batches: Sequence[pa.RecordBatch]) -> bytes:
+    columns = [pa.concat_arrays(column) for column in zip(*(batch.columns for batch in batches))]
+    return dump(pa.RecordBatch.from_arrays(columns, schema=batches[0].schema))
 
 
 def spare_cores(heavy: int) -> int:

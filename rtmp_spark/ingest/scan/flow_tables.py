@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ PACKET_WEIGHT = 200  # in bytes of payload
 
 
 def key_numbers(flows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A number for the connection of each row."""
+    """A number for the connection of each row, from 0 in the order of their first rows."""
     if not flows.num_rows:
         return np.zeros(0, np.int64)
     return numbers_of(flows["key"].combine_chunks().dictionary_encode().indices)
@@ -25,8 +25,20 @@ def numbers_of(column: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.
     """A column without nulls; `to_numpy` of a chunked one would load pandas."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = column.to_numpy(zero_copy_only=False).astype(
+        np.int64, copy=False
+    )
     return found
+
+
+def looked_up(found: Mapping[int, int], column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The value for each row of a column of small numbers; -1 for a number that is not a key of `found`.
+
+    A round may have a million rows, so no Python object is made for any of them.
+    """
+    values = np.full(max(found, default=0) + 1, -1, np.int64)
+    values[list(found)] = list(found.values())
+    return values[numbers_of(column)]
 
 
 def weights(flows: pa.Table) -> dict[int, int]:
@@ -35,8 +47,8 @@ def weights(flows: pa.Table) -> dict[int, int]:
         return {}
     group, number = numbers_of(flows["group"]), key_numbers(flows)
     cost = numbers_of(flows["bytes"]) + PACKET_WEIGHT * numbers_of(flows["packets"])
-    first = np.unique(number, return_index=True)[1]  # a connection counts once, in however many splits it is
-    cost[first] += CONNECTION_WEIGHT
+    # A connection counts once, in however many splits it is. Numbers are given in the order of the rows.
+    cost[np.diff(np.maximum.accumulate(number), prepend=-1) > 0] += CONNECTION_WEIGHT
     groups, place = np.unique(group, return_inverse=True)
     total = np.zeros(len(groups), np.int64)
     np.add.at(total, place, cost)

@@ -14,33 +14,35 @@ import pyarrow as pa
 
 from rtmp_spark.ingest.scan.disjoint_sets import DisjointSets
 from rtmp_spark.ingest.scan.flow_index import GROUPS
-from rtmp_spark.ingest.scan.flow_tables import key_numbers, numbers_of, of_keys
+from rtmp_spark.ingest.scan.flow_tables import key_numbers, looked_up, numbers_of, of_keys
 
 
 def parts_of_files(
     flows: pa.Table, file_of_split: Mapping[int, int], together: Iterable[Sequence[bytes]] = ()
 ) -> dict[int, int]:
     """The number of the part of each file. `together`: connections that must be decoded together."""
-    files = np.array([file_of_split[i] for i in flows["split_id"].to_pylist()], np.int64)
-    sets = DisjointSets(sorted(set(files.tolist())))
+    files = looked_up(file_of_split, flows["split_id"])
+    present = np.unique(files).tolist()
+    sets = DisjointSets(present)
     if len(files):
         number = key_numbers(flows)
         first = np.empty(int(number.max()) + 1, np.int64)
         first[number[::-1]] = files[::-1]
-        continues = first[number] != files
-        for a, b in np.unique(np.stack((first[number], files), axis=1)[continues], axis=0).tolist():
+        begun = first[number]
+        continues = begun != files
+        for a, b in np.unique(np.stack((begun[continues], files[continues]), axis=1), axis=0).tolist():
             sets.join(a, b)
     for keys in together:
         linked = sorted({file_of_split[i] for i in of_keys(flows, keys)["split_id"].to_pylist()})
         for other in linked[1:]:
             sets.join(linked[0], other)
     numbers: dict[int, int] = {}
-    return {file: numbers.setdefault(sets.root(file), len(numbers)) for file in sorted(set(files.tolist()))}
+    return {file: numbers.setdefault(sets.root(file), len(numbers)) for file in present}
 
 
 def split_by_part(table: pa.Table, file_of_split: Mapping[int, int], part_of_file: Mapping[int, int]) -> pa.Table:
     """A table with groups renumbered by part and hash value."""
-    part = np.array([part_of_file[file_of_split[i]] for i in table["split_id"].to_pylist()], np.int64)
+    part = looked_up({split: part_of_file.get(file, -1) for split, file in file_of_split.items()}, table["split_id"])
     place = table.schema.get_field_index("group")
     groups = part * GROUPS + numbers_of(table["group"]) % GROUPS
     return table.set_column(place, table.schema.field(place), pa.array(groups.astype(np.int32), from_pandas=False))
