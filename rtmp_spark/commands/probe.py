@@ -23,7 +23,7 @@ _STYLES = {"failed": "bold red", "non-strict": "yellow", "inconclusive": "yellow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", nargs="?", metavar="URL", help="rtmp://host[:port]/app[/name] or rtmps://...")
+    parser.add_argument("url", nargs="?", metavar="URL", help="rtmp://host[:port]/app[/name], or rtmps, rtmpt, rtmpts")
     parser.add_argument("--listen", metavar="HOST:PORT", help="test clients: play a scenario for each that connects")
     parser.add_argument("--list", action="store_true", help="list the cases and exit; with --listen, the scenarios")
     parser.add_argument(
@@ -129,7 +129,7 @@ def _probe_server(args: argparse.Namespace) -> int:
 
 
 def _target(args: argparse.Namespace) -> Target:
-    from rtmp_relay.rtmp_url import parse_url
+    from rtmp_relay.rtmp_url import RTMPT_PORTS, parse_url
     from rtmp_spark.probe.wire import Target
 
     where, mark, query = args.url.partition("?")
@@ -137,21 +137,25 @@ def _target(args: argparse.Namespace) -> Target:
     if path.strip("/").count("/") == 0:
         raise UserError(f"{args.url!r} has no app.", f"Write it as {scheme}://host[:port]/app[/name].")
     with_name = path.strip("/").count("/") >= 2
-    url = parse_url(args.url if with_name else where.rstrip("/") + "/probe" + mark + query)
+    url = parse_url(args.url if with_name else where.rstrip("/") + "/probe" + mark + query, rtmpt=True)
     name, _, query = url.name.partition("?")
-    tls = client_context(args) if url.scheme == "rtmps" else None
-    return Target(url.host, url.port, url.app, url.tc_url, tls, args.timeout, name, query, args.publish_key)
+    tls = client_context(args) if url.scheme in ("rtmps", "rtmpts") else None
+    key, rtmpt = args.publish_key, url.scheme in RTMPT_PORTS
+    return Target(url.host, url.port, url.app, url.tc_url, tls, args.timeout, name, query, key, rtmpt)
 
 
 async def _unreachable(target: Target) -> str:
     """Why no RTMP server can be reached; empty if one reacts to a handshake, even if only by closing the connection."""
     from rtmp_relay.rtmp_url import endpoint, why
+    from rtmp_spark.probe.rtmpt import NotRtmpt
     from rtmp_spark.probe.transcript import Transcript
     from rtmp_spark.probe.wire import Silence, Wire
 
     where = endpoint(target.host, target.port)
     try:
         wire = await Wire.open(target, Transcript(False))
+    except NotRtmpt as error:
+        return f"{where} does not speak RTMPT ({error})."
     except (OSError, asyncio.TimeoutError) as error:
         reason = why(error) if isinstance(error, OSError) and str(error) else "no answer"
         return f"{where} cannot be reached ({reason})."
@@ -168,6 +172,8 @@ async def _unreachable(target: Target) -> str:
 def _remedy(problem: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in problem:
         return "Trust the certificate with --tls-ca FILE, or use --tls-insecure."
+    if "does not speak RTMPT" in problem:
+        return "Check the address, or use rtmp://."
     return "Check the address and whether the server is running."
 
 

@@ -42,7 +42,7 @@ class Probe:
     # -- connections -----------------------------------------------------------------------------------------
 
     async def raw(self) -> Wire:
-        """A TCP (or TLS) connection on which nothing was sent."""
+        """A connection (TCP, TLS or RTMPT) on which nothing was sent."""
         deadline = time.monotonic() + self.target.timeout_s
         while True:
             try:
@@ -54,6 +54,11 @@ class Probe:
                 await asyncio.sleep(0.1)  # it may be restarting
         self._wires.append(wire)
         return wire
+
+    def needs_tcp(self, why: str) -> None:
+        """Raises Inconclusive over RTMPT."""
+        if self.target.rtmpt:
+            raise Inconclusive(f"not possible over RTMPT: {why}")
 
     async def peer(self) -> Peer:
         """A client after the handshake."""

@@ -55,7 +55,7 @@ class Transcript:
         return TapConnection(self, client, server, time.time_ns(), self._connections)
 
     def save(self, path: Path, comments: list[str]) -> None:
-        """Write the packets. Bytes inside TLS are written as plain RTMP."""
+        """Write the packets. Bytes inside TLS or HTTP are written as plain RTMP."""
         with path.open("wb") as file:
             writer = PcapngWriter(file, f"rtmp-spark probe {__version__}", comments)
             for time_ns, packet in self._packets or ():

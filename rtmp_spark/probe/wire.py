@@ -1,4 +1,4 @@
-"""A TCP or TLS connection of a case: bytes in, bytes out, with a deadline for every wait.
+"""A TCP, TLS or RTMPT connection of a case: bytes in, bytes out, with a deadline for every wait.
 
 Nothing here knows RTMP. A read that waits too long raises `Silence`; `session` decides what the silence means.
 """
@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from rtmp_relay.rtmp_url import endpoint
+
 from .outcome import Closed, Slow
+from .rtmpt import Streams, Tunnel
 from .transcript import Transcript
 
 _READ_BYTES = 1 << 16
@@ -45,6 +48,7 @@ class Target:
     name_prefix: str = "probe"  # of stream names
     query: str = ""  # appended to stream names; it may hold a key
     publish_key: str = ""
+    rtmpt: bool = False  # inside HTTP
     learned: dict[str, bool] = field(default_factory=dict, compare=False)  # how this server behaves; see `session`
 
     @property
@@ -67,7 +71,6 @@ class Wire:
         """`from_client`: this side is the client."""
         self.arrived = bytearray()
         self.closed = False
-        self.is_tls = writer.get_extra_info("ssl_object") is not None
         self._reader = reader
         self._writer = writer
         self._timeout_s = timeout_s
@@ -79,11 +82,15 @@ class Wire:
 
     @classmethod
     async def open(cls, target: Target, transcript: Transcript) -> Wire:
-        """Connect. Raises OSError."""
+        """Connect. Raises OSError or asyncio.TimeoutError."""
         name = target.host if target.tls is not None else None
-        reader, writer = await asyncio.wait_for(
-            asyncio.open_connection(target.host, target.port, ssl=target.tls, server_hostname=name), target.timeout_s
-        )
+
+        async def connect() -> Streams:
+            opening = asyncio.open_connection(target.host, target.port, ssl=target.tls, server_hostname=name)
+            return await asyncio.wait_for(opening, target.timeout_s)
+
+        host = endpoint(target.host, target.port)
+        reader, writer = await (Tunnel.open(connect, host, target.timeout_s) if target.rtmpt else connect())
         return cls(reader, writer, target.timeout_s, transcript)
 
     async def send(self, data: bytes, note: str = "") -> None:
@@ -156,6 +163,8 @@ class Wire:
 
     async def take_arrived(self) -> bytes:
         """Return what has arrived by now, without waiting."""
+        if isinstance(self._writer.transport, Tunnel):
+            await self._poll()
         while True:
             try:
                 data = await self.receive(0.01)
@@ -168,9 +177,16 @@ class Wire:
         self.arrived.clear()
         return data
 
+    async def _poll(self) -> None:
+        self._writer.write(b"")
+        try:
+            await asyncio.wait_for(self._writer.drain(), self._timeout_s)
+        except (OSError, asyncio.TimeoutError):
+            pass
+
     def half_close(self) -> bool:
-        """Send FIN and keep reading. Returns False inside TLS, which cannot do that."""
-        if self.is_tls or self.closed:
+        """Send FIN and keep reading. Returns False inside TLS and HTTP, which cannot do that."""
+        if self.closed or not self._writer.can_write_eof():
             return False
         self._transcript.note(True, "FIN")
         self._writer.write_eof()

@@ -1,4 +1,4 @@
-"""RTMP URLs (`rtmp://host[:port]/app/name[?query]`, `rtmps` for TLS) and `host:port` addresses."""
+"""RTMP URLs (`rtmp://host[:port]/app/name[?query]`, `rtmps` for TLS, `rtmpt` for HTTP) and `host:port` addresses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from rtmp_spark.codec.errors import UserError
 
 PORTS = {"rtmp": 1935, "rtmps": 443}
+RTMPT_PORTS = {"rtmpt": 80, "rtmpts": 443}  # inside HTTP; the client of this package does not speak it
+_ALL_PORTS = PORTS | RTMPT_PORTS
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,21 @@ class RtmpUrl:
 
     @property
     def tc_url(self) -> str:
-        address = endpoint(self.host, self.port).removesuffix(f":{PORTS[self.scheme]}")
+        address = endpoint(self.host, self.port).removesuffix(f":{_ALL_PORTS[self.scheme]}")
         return f"{self.scheme}://{address}/{self.app}"
 
 
-def parse_url(text: str) -> RtmpUrl:
-    """Parse an RTMP URL: the first part of the path is the app, the rest is the stream name. Raises UserError."""
+def parse_url(text: str, rtmpt: bool = False) -> RtmpUrl:
+    """Parse an RTMP URL: the first part of the path is the app, the rest is the stream name. Raises UserError.
+
+    `rtmpt`: accept `rtmpt` and `rtmpts` too.
+    """
     remedy = "Write it as rtmp://host[:port]/app/name."
     parts = urlsplit(text)
-    if parts.scheme not in PORTS:
+    if parts.scheme not in (_ALL_PORTS if rtmpt else PORTS):
         raise UserError(f"{text!r} is not an RTMP URL.", remedy)
     try:
-        port = parts.port or PORTS[parts.scheme]
+        port = parts.port or _ALL_PORTS[parts.scheme]
     except ValueError:
         raise UserError(f"The port in {text!r} is invalid.", remedy) from None
     app, _, name = parts.path.strip("/").partition("/")

@@ -127,6 +127,11 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert main(["probe", *arguments]) == 2
 
 
+def test_a_server_without_rtmpt_is_exit_code_3(serve, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["probe", serve().replace("rtmp:", "rtmpt:")]) == 3
+    assert "does not speak RTMPT (it " in capsys.readouterr().err
+
+
 def test_a_server_that_cannot_be_reached_is_exit_code_3(capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["probe", "rtmp://127.0.0.1:1/live"]) == 3
     assert "cannot be reached" in capsys.readouterr().err

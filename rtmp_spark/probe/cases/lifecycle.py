@@ -18,11 +18,12 @@ case = Section("lifecycle", "leaving, crashing, coming back, slow players, keys"
 _ENDS = ("NetStream.Play.UnpublishNotify", "NetStream.Play.Stop", "NetStream.Play.Complete")
 
 
-async def leave(peer: Peer, how: str) -> None:
+async def leave(p: Probe, peer: Peer, how: str) -> None:
     if how == "deleteStream":
         await peer.command("deleteStream", None, float(peer.stream_id))
         await peer.is_open()  # a server may close the connection
     elif how == "RST":
+        p.needs_tcp("a session continues after its TCP connection")
         peer.stop_reading()
         peer.wire.abort()
     else:
@@ -40,7 +41,7 @@ for _number, _how in ((1, "deleteStream"), (2, "FIN"), (3, "RST")):
         player = await p.player(publisher.name)
         await deliver(publisher, player, small_media())
         since = len(player.inbox)
-        await leave(publisher, how)
+        await leave(p, publisher, how)
         try:
             await player.wait(lambda one: event(STREAM_EOF)(one) or status(*_ENDS)(one), "the end", since)
         except Closed:
@@ -80,7 +81,7 @@ for _number, _how in ((4, "FIN"), (5, "RST")):
 
         Encoders reconnect after every network error."""
         first = await p.publisher()
-        await leave(first, how)
+        await leave(p, first, how)
         second = await publish_until_accepted(p, first.name)
         player = await p.player(first.name)
         tags = small_media()
@@ -97,7 +98,7 @@ async def player_stays(p: Probe) -> Result:
     player = await p.player(first.name)
     await deliver(first, player, small_media())
     since = len(player.inbox)
-    await leave(first, "FIN")
+    await leave(p, first, "FIN")
     second = await publish_until_accepted(p, first.name)
     tags = small_media(first_timestamp=5000, width=640, height=480)
     for tag in tags:
@@ -178,8 +179,8 @@ async def many_sessions(p: Probe) -> Result:
     name = p.name()
     for _ in range(20):
         peer = await publish_until_accepted(p, name)
-        await leave(peer, "deleteStream")
-        await leave(peer, "FIN")
+        await leave(p, peer, "deleteStream")
+        await leave(p, peer, "FIN")
     return None
 
 

@@ -120,7 +120,7 @@ async def half_close(p: Probe) -> Result:
     peer = await p.connected()
     await peer.command("createStream", None)
     if not peer.wire.half_close():
-        return unimplemented("TLS has no half-closed connections")
+        return unimplemented("TLS and HTTP have no half-closed connections")
     await p.survives()
     deadline = time.monotonic() + p.target.timeout_s
     while not peer.closed and time.monotonic() < deadline:
@@ -170,6 +170,7 @@ async def never_reads(p: Probe) -> Result:
     """The server serves the next client.
 
     Unread answers must not fill the server's memory."""
+    p.needs_tcp("a client reads the response of each request")
     peer = await p.connected()
     peer.stop_reading()
     message = peer.command_message("someNewCommand", 5.0, None, "x" * 200)
