@@ -164,7 +164,7 @@ class DirectionDecoder:
 
     @property
     def buffered_since_us(self) -> int | None:
-        """The time of the oldest packet with bytes that wait for more bytes to find a message in; None: no byte waits."""
+        """The time of the oldest packet with bytes that wait for more bytes to find a message in."""
         decoder = self._decoder
         if decoder.offset == decoder.buffered_from:
             return None
