@@ -48,8 +48,13 @@ def with_jitter(packets: list[Packet], seed: int) -> list[Packet]:
     return [replace(p, ts_ns=p.ts_ns + chance.randrange(2_000_000)) for p in packets]
 
 
-def with_clock_set_back(packets: list[Packet], place: int) -> list[Packet]:
-    return packets[:place] + [replace(p, ts_ns=p.ts_ns - 50_000_000_000) for p in packets[place:]]
+def with_clock_set_back(packets: list[Packet], place: int, seconds: int = 50) -> list[Packet]:
+    return packets[:place] + [replace(p, ts_ns=p.ts_ns - seconds * 1_000_000_000) for p in packets[place:]]
+
+
+def slowed(packets: list[Packet], times: int) -> list[Packet]:
+    begun_ns = packets[0].ts_ns
+    return [replace(p, ts_ns=begun_ns + (p.ts_ns - begun_ns) * times) for p in packets]
 
 
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
@@ -66,6 +71,14 @@ CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
     "an answer that seems older than the SYN": (RESIZED, lambda p: with_jitter(p, 9)),
     "the last frame is not the latest": ("nginx_vod_rtmpdump_play.pcap", lambda p: with_jitter(p, 2)),
     "a clock set back where the SYN is missing": (SMALL_VIDEO, lambda p: with_clock_set_back(p[1:], 60)),
+    "a clock set back by more than the time after which a second is final": (
+        SMALL_VIDEO,
+        lambda p: with_clock_set_back(p, 60, 4000),
+    ),
+    "duplicates that the receiver reports long after the data": (
+        "mediamtx_hevc_ffmpeg9_play.pcap",
+        lambda p: slowed(p, 10),
+    ),
 }
 
 
@@ -86,6 +99,19 @@ def test_windows_of_any_size(cause: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert whole["messages"]
     for size in (400, 3000, 16_000):
         assert in_windows(path, size, monkeypatch) == whole
+
+
+def test_a_zero_window_that_ends_after_its_seconds_are_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client announces it and continues to send; the seconds of the server get it when it ends."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.talk.add(1, ACK, window=0)
+    for number in range(400):
+        talk.wait(1).talk.say(0, talk.encoders[0].send(Message(4, number, 8, 1, b"\x2fa")), ack=False)
+    talk.talk.add(1, ACK)
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert sum(row["zero_window_ms"] for row in whole["intervals"]) > 399_000
+    assert in_windows(path, 400, monkeypatch) == whole
 
 
 def test_a_hole_is_declared_a_gap_after_a_minute() -> None:

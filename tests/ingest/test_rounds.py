@@ -62,12 +62,12 @@ def published(lake: Path) -> int:
     return Ledger(locate(lake)).read().newest.ingest_id
 
 
-def assert_any_round_size(files: Sequence[Path], directory: Path, most: int) -> None:
+def assert_any_round_size(files: Sequence[Path], directory: Path, most: int, split_bytes: int = 20_000) -> None:
     expected = sequential(files)
     assert expected["messages"]
     for round_bytes, buckets in ((1, 3), (sum(f.stat().st_size for f in files) // 2, 1), (1 << 40, 2)):
         tables = Tables(directory, round_bytes=round_bytes)
-        tables.ingest(random.Random(round_bytes).sample(files, len(files)), 20_000, buckets)
+        tables.ingest(random.Random(round_bytes).sample(files, len(files)), split_bytes, buckets)
         assert difference(expected, tables.rows) == "", round_bytes
         count = published(tables.lake)
         assert count == most if round_bytes == 1 else count == 1 if round_bytes == 1 << 40 else 1 < count <= most
@@ -135,7 +135,32 @@ def test_files_that_overlap(
     """By less than the time after which a second is final, and by more."""
     packets = talks(sample_pcaps, seconds)
     files = [written(tmp_path / f"{n}.pcap", part) for n, part in enumerate(recorded(packets))]
-    assert_any_round_size(files, tmp_path, len(files))
+    assert_any_round_size(files, tmp_path, len(files), 4096 if recorded is clock_set_back else 20_000)
+
+
+@pytest.mark.parametrize("recorded", [overlapping, clock_set_back])
+def test_files_that_overlap_in_ingests_of_their_own(
+    recorded: Callable[[Packets], Iterable[Packets]], sample_pcaps: Path, tmp_path: Path
+) -> None:
+    """By several seconds, of which the packets are saved with the open connections."""
+    packets = talks(sample_pcaps)
+    files = [written(tmp_path / f"{n}.pcap", part) for n, part in enumerate(recorded(packets))]
+    tables = Tables(tmp_path)
+    for file in files:
+        tables.ingest([file], 4096)
+    assert difference(sequential(files), tables.rows) == ""
+    assert tables.late == []
+
+
+def test_a_direction_whose_start_is_found_in_a_later_file(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Its bytes are decoded long after they were captured, and their seconds wait for them."""
+    packets = capture_rewriting.read(sample_pcaps / "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap")
+    begun_ns = packets[0].ts_ns
+    slow = [replace(p, ts_ns=begun_ns + (p.ts_ns - begun_ns) * 300) for p in packets]
+    files = [written(tmp_path / f"{n}.pcap", part) for n, part in enumerate(one_long_file(slow))]
+    tables = Tables(tmp_path, round_bytes=1)
+    tables.ingest(files, 10_000)
+    assert difference(sequential(files), tables.rows) == ""
 
 
 class Killed(Exception):

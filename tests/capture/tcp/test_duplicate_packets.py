@@ -14,7 +14,7 @@ from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.capture.tcp.reassembler import Reassembler
-from rtmp_spark.codec.limits import REMEMBERED_PACKETS
+from rtmp_spark.codec.limits import REMEMBERED_PACKETS, SAVED_PACKETS
 
 SAID = bytes(range(256)) * 200
 SECOND = 1_000_000_000
@@ -100,6 +100,41 @@ def test_duplicates_count_for_the_next_connection_between_the_same_endpoints(win
     second = [(ts_ns + 3600 * SECOND, frame) for ts_ns, frame in built(Talk().open().say(0, SAID), numbered(1000))]
     stream = sent(first, after(second, first_data(second), 1000), windows=windows)
     assert (stream.duplicate_packets, stream.retransmitted_bytes) == (1, 0)
+
+
+def test_packets_of_a_connection_that_is_over_are_forgotten() -> None:
+    """Whether the next connection between its endpoints begins in the same window as other packets, or not."""
+    first = built(Talk().open().say(0, SAID[:1000]).close(0))
+    again = [(ts_ns + 3600 * SECOND, frame) for ts_ns, frame in first]
+    assert sent(first, again).duplicate_packets == 0
+
+
+@pytest.mark.parametrize("windows", [1, 7, 1 << 20])
+def test_packets_after_the_end_of_a_connection_when_the_clock_was_set_back(windows: int) -> None:
+    talk = Talk().open().say(0, SAID[:5000])
+    talk.now_ns -= 100 * SECOND
+    stream = sent(built(talk.close(0).add(0, ACK)), windows=windows)
+    assert (stream.captured_bytes, stream.fin) == (5000, 5000)
+
+
+@pytest.mark.parametrize(("overlap", "copies"), [(SAVED_PACKETS, SAVED_PACKETS), (SAVED_PACKETS + 1, SAVED_PACKETS)])
+@pytest.mark.parametrize("slow_s", [0, 5])
+def test_the_last_packets_are_saved_with_a_connection(overlap: int, copies: int, slow_s: int) -> None:
+    """In the order of the recording, also if the clock was set back after half of them."""
+    frames = built(Talk(step_ns=10_000_000).open().say(0, SAID * 50, ack=False))
+    half = len(frames) - 1000
+    frames = frames[:half] + [(ts_ns - slow_s * SECOND, frame) for ts_ns, frame in frames[half:]]
+    first, second = Reassembler(), Reassembler()
+    first.remembered_packets = SAVED_PACKETS
+    for number, reassembler in enumerate((first, second)):
+        for block in open_capture(io.BytesIO(capture_rewriting.pcap(frames[-overlap * number :], nano=True))):
+            segments = Dissector().segments(block)
+            for at in range(0, len(segments), 100):
+                reassembler.feed(segments.select(slice(at, at + 100)), number)
+        if reassembler is first:
+            second.resume(next(iter(first.connections)).state())
+    (connection,) = second.connections
+    assert connection.streams[0].duplicate_packets == copies
 
 
 def test_a_hop_changes_the_time_to_live_only() -> None:

@@ -12,7 +12,7 @@ from kit.handmade_facts import frame
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.findings import Finding
-from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
+from rtmp_spark.forensics.streams.pace import TcpTrouble, TrackPace, fast_finding, slow_finding
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 
 CODE = ViolationCode
@@ -43,6 +43,17 @@ def findings(measure: StreamMeasure, closed_ms: int = 0, tcp: TcpTrouble = TcpTr
     tracks = measure.paced_tracks()
     where = (measure.direction, 1, measure.closed_us, measure.recorded)
     return slow_finding(tracks, *where, tcp) + fast_finding(tracks, *where)
+
+
+def test_a_state_saved_before_the_clock_is_set_back() -> None:
+    rows = frames(6, lambda dts: dts / 0.3 - 5000 * (dts >= 5000))
+    saved, whole = TrackPace(), TrackPace()
+    for number, row in enumerate(rows):
+        ts, dts = row[2], STEP * number
+        whole.add(ts, dts, (number, 0, 0))
+        saved.add(ts, dts, (number, 0, 0))
+        saved = TrackPace.resume(json.loads(json.dumps(saved.state())))
+    assert saved.parts(0) == whole.parts(0) and whole.parts(0)[-1].is_notable
 
 
 def test_six_seconds_of_media_in_twenty() -> None:
