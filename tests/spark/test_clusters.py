@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.in_process_ingest import ingest_in_process
 from kit.object_store import ObjectStore
 from kit.separate_ingest import INGEST, NAMES, QUICK_JAVA, assert_same, free_port, python
 from kit.separate_ingest import S3_CAPTURES as CAPTURES
@@ -55,6 +57,76 @@ def test_a_standalone_master_with_two_workers(local: Path, standalone: str, samp
     arguments = (*(str(sample_pcaps / name) for name in NAMES), "--lake", str(lake), "--split-size", "64KB")
     python(INGEST, "ingest", *arguments, "--master", standalone, PYSPARK_PYTHON=str(make_python(tmp_path)))
     assert_same(local, lake)
+
+
+COUNTING_CORES = """
+import sys
+from rtmp_spark.cli import main
+from rtmp_spark.spark import pipeline
+
+counted, count = [], pipeline.cluster_cores
+pipeline.cluster_cores = lambda spark: counted.append(count(spark)) or counted[-1]
+code = main(sys.argv[1:])
+assert counted == [2], counted
+sys.exit(code)
+"""
+
+
+def test_two_executors_of_a_local_cluster(local: Path, sample_pcaps: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    arguments = (*(str(sample_pcaps / name) for name in NAMES), "--lake", str(lake), "--split-size", "64KB")
+    python(COUNTING_CORES, "ingest", *arguments, "--master", "local-cluster[2,1,1024]")
+    assert_same(local, lake)
+
+
+# The first task of each stage kills the JVM of its executor after its work, so that Spark loses the result and runs the
+# task again. `os.link` succeeds for one task only.
+LOSING_EXECUTORS = """
+import os, sys
+from pathlib import Path
+from rtmp_spark.cli import main
+from rtmp_spark.ingest.scan import plan
+from rtmp_spark.spark import stages
+
+def losing(directory, stage, task):
+    def run(job, *work):
+        result = task(job, *work)
+        daemon = os.getppid()
+        executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+        done = Path(directory, f"{stage} {executor}")
+        done.write_text(Path(f"/proc/{executor}/cmdline").read_text())
+        try:
+            os.link(done, Path(directory, f"{stage} killed"))
+        except FileExistsError:
+            return result
+        os.kill(executor, 9)
+        raise SystemExit
+    return run
+
+plan.TASK_BYTES = 1  # a task for each file
+stages.scan_splits = losing(sys.argv[1], "scan", stages.scan_splits)
+stages.decode_bucket = losing(sys.argv[1], "decode", stages.decode_bucket)
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def test_executors_lost_while_they_scan_and_decode(standalone: str, sample_pcaps: Path, tmp_path: Path) -> None:
+    """The packets of compressed captures are in sorted copies, which must survive the executor that wrote them."""
+    compressed = [tmp_path / f"{name}.gz" for name in NAMES]
+    for name, path in zip(NAMES, compressed):
+        path.write_bytes(gzip.compress((sample_pcaps / name).read_bytes(), 1))
+    files = [*compressed, sample_pcaps / "pcapng_dumpcap_ffmpeg_publish.pcapng"]
+    noted, lake = tmp_path / "noted", tmp_path / "lake"
+    noted.mkdir()
+    arguments = (str(noted), "ingest", *map(str, files), "--lake", str(lake), "--master", standalone)
+    python(LOSING_EXECUTORS, *arguments, PYSPARK_PYTHON=str(make_python(tmp_path)))
+    for stage in ("scan", "decode"):
+        killed = noted / f"{stage} killed"
+        assert "CoarseGrainedExecutorBackend" in killed.read_text()
+        ends = {path.name for path in noted.glob(f"{stage} *") if not path.samefile(killed)}
+        assert ends, "no other executor did the rest of the work"
+    ingest_in_process(tmp_path / "undisturbed", files)
+    assert_same(tmp_path / "undisturbed", lake)
 
 
 def test_executors_without_credentials_for_the_captures(
