@@ -14,7 +14,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SLOW = ("05_an_archive_in_sql.ipynb", "06_an_archive_on_spark.ipynb")  # start Spark
 # Of each notebook: rows, as plain text, that its answer shows.
 ANSWERS = {
-    "01_quick_look": ["publish ffmpeg/5.1 nginx-rtmp ok avc 320x240 25.0 aac", "play rtmpdump nginx-rtmp ok", "1 2.0 True"],
+    "01_quick_look": [
+        "publish ffmpeg/5.1 nginx-rtmp ok avc 320x240 25.0 aac",
+        "play rtmpdump nginx-rtmp ok",
+        "1 2.0 True",
+    ],
     "02_why_did_it_drop": [
         "stopped 0 live client fin peer_vanished",
         "came back 0 live client fin teardown 1 live client fin teardown",
