@@ -126,6 +126,38 @@ def test_a_capture_that_vanishes_after_it_was_copied(
 
 
 @pytest.mark.parametrize(
+    ("name", "sort"),
+    [(SECOND, False), (SECOND, True), ("pcapng_dumpcap_ffmpeg_publish.pcapng", False)],
+)
+@pytest.mark.parametrize("stage", ["scan", "decode"])
+def test_a_capture_that_grows_while_it_is_ingested(
+    stage: str, name: str, sort: bool, sample_pcaps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ingest publishes what the file held when it was listed, and the next one replaces that."""
+    path, lake, undisturbed = tmp_path / name, tmp_path / "lake", tmp_path / "undisturbed"
+    whole = (sample_pcaps / name).read_bytes()
+    grown: list[str] = []
+
+    def grow(point: str, *_: Any) -> None:
+        if point == f"{stage} {name}":
+            grown.append(point)
+            path.write_bytes(whole)
+
+    for disturb, place in ((False, undisturbed), (True, lake)):
+        path.write_bytes(whole[: len(whole) // 2])
+        with monkeypatch.context() as patch:
+            if disturb:
+                patch.setattr(tasks, "failpoint", grow)
+            ingest_in_process(place, [path], sorted_copy=sort)
+    assert grown and path.stat().st_size == len(whole)
+    assert contents(lake) == contents(undisturbed)
+    assert ingest_in_process(lake, [path]).grown == [str(path)]
+    ingest_in_process(undisturbed, [path])
+    assert contents(lake) == contents(undisturbed)
+    assert len(lake_rows(lake, "captures")) == 1
+
+
+@pytest.mark.parametrize(
     "fault",
     [OSError(errno.EIO, "Input/output error"), TimeoutError("the store did not answer"), MemoryError("no memory")],
 )
@@ -168,8 +200,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def test_a_full_disk(sample_pcaps: Path, disk: Path, begun: Path, expected: dict[str, list[str]]) -> None:
-    """The disk has no space at all, or space for the first files only."""
+@pytest.mark.parametrize("sort", [False, True])
+def test_a_full_disk(sort: bool, sample_pcaps: Path, disk: Path, begun: Path, expected: dict[str, list[str]]) -> None:
+    """The disk has no space at all, or space for the first files only, or for a part of a sorted copy."""
     lake = shutil.copytree(begun, disk / "lake")
     before = contents(lake)
     filler = disk / "filler"
@@ -177,11 +210,13 @@ def test_a_full_disk(sample_pcaps: Path, disk: Path, begun: Path, expected: dict
         free = os.statvfs(disk)
         filler.write_bytes(bytes(free.f_bavail * free.f_frsize - room))
         with pytest.raises(UserError, match="the disk is full") as caught:
-            ingest_in_process(lake, [sample_pcaps / SECOND])
+            ingest_in_process(lake, [sample_pcaps / SECOND], sorted_copy=sort)
         assert caught.value.exit_code == 3
+        assert ("write packets" in str(caught.value)) == (sort or not room)
         filler.unlink()
         assert contents(lake) == before
-    ingest_in_process(lake, [sample_pcaps / SECOND])
+        assert not list(lake.rglob("packets-*"))  # what was staged is deleted
+    ingest_in_process(lake, [sample_pcaps / SECOND], sorted_copy=sort)
     assert contents(lake) == expected
 
 

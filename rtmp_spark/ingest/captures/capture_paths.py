@@ -95,6 +95,20 @@ def open_file(path: str) -> BinaryIO:
     return open(_plain(path), "rb")
 
 
+class FirstBytes:
+    """A file that ends where it ended when it was listed, also if it has grown since: `capture_id` must be the hash of
+    as many bytes as the lake records, or the longer file is not recognised later."""
+
+    def __init__(self, file: BinaryIO, size_bytes: int) -> None:
+        self._file = file
+        self._size = size_bytes
+        self.seek, self.tell, self.seekable, self.close = file.seek, file.tell, file.seekable, file.close
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._size - self._file.tell(), 0)
+        return self._file.read(left if size < 0 else min(size, left))
+
+
 def require_unchanged(file: ListedFile) -> None:
     """Raises CaptureChanged unless the file still holds what it held when it was listed. A local
     one may have grown; in an object store another size is another object."""

@@ -55,7 +55,7 @@ def cut_into_splits(files: Iterable[ProbedFile], split_bytes: int) -> list[Split
                 end = min(start + split_bytes, size)
                 splits.append(Split(len(splits), file.path, start, end, size, file.modified_ns, probed.format or ""))
         else:
-            splits.append(Split(len(splits), file.path, 0, 0, size, file.modified_ns))
+            splits.append(Split(len(splits), file.path, 0, 0, size, file.modified_ns, ""))
     return splits
 
 

@@ -25,7 +25,7 @@ from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.packets.ip_fragments import Key as FragmentKey
 from rtmp_spark.capture.unwrap.tls.keylog import tls_secrets
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
-from rtmp_spark.ingest.captures.capture_paths import open_file, require_unchanged
+from rtmp_spark.ingest.captures.capture_paths import FirstBytes, open_file, require_unchanged
 from rtmp_spark.ingest.scan.flow_index import FlowIndex
 from rtmp_spark.ingest.scan.staged_packets import PacketFile, SplitPackets
 
@@ -40,7 +40,7 @@ class Split:
     end: int
     size_bytes: int
     modified_ns: int = 0
-    format: str = "pcap"
+    format: str = "pcap"  # empty: compressed, or not a capture
 
 
 @dataclass
@@ -82,7 +82,10 @@ class SplitScanner:
 
     def run(self) -> None:
         try:
-            with open_file(self._split.path) as file:
+            with open_file(self._split.path) as opened:
+                file = opened
+                if self._split.format:
+                    file = cast(BinaryIO, FirstBytes(opened, self._split.size_bytes))
                 if self._split.end:
                     self._scan_range(file)
                     self._note_fragments()
