@@ -30,7 +30,7 @@ from rtmp_spark.lake.writer import Writer
 
 LEAST_SECONDS = 300.0  # for each of the steps; they get as long as decoding took if that is more
 GRACE_SECONDS = 60.0  # after which a step that does not watch the time is stopped
-SMALL_CONNECTIONS = 500  # which cost less than a Spark job
+SMALL_CONNECTIONS = 500  # compared on the driver: they cost little there, and a Spark job takes longer
 
 
 @dataclass
