@@ -132,11 +132,11 @@ class Conversation:
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
-    def advance(self, at: int, newest_second: int) -> Progress:
+    def advance(self, at: int, second: int) -> Progress:
         """After a window whose last packet is `at`, of an identified connection: release the facts that can be
         ordered. Facts of the last window wait, because bytes of the next one may belong before them."""
         if self.directions.any_remote:
-            self._catch_up(newest_second)
+            self._catch_up(second)
         decoded = self._decoded()
         unread, newest_us, is_over = self._unread(), self._newest_us, False
         if unread is not None:
@@ -178,11 +178,11 @@ class Conversation:
     def _newest_us(self) -> int:
         return (self.connection.ts_last_ns or 0) // 1000
 
-    def _catch_up(self, newest_second: int) -> None:
+    def _catch_up(self, second: int) -> None:
         """Wait for helper processes, so that the other direction does not wait longer than AWAITED_US."""
         if self._is_over():
             self.directions.bring_back()
-        newest_us = max((newest_second + 1) * 1_000_000, self._newest_us)
+        newest_us = max((second + 1) * 1_000_000, self._newest_us)
         self.directions.catch_up(newest_us - AWAITED_US)
 
     def _unread(self) -> Unread | None:

@@ -221,8 +221,7 @@ class Ingest:
             in_order = self._is_in_order(found)
             continued = resumed(saved, flows, with_tls, newest_ns, in_order=in_order)
             self.summary.late += continued.warnings()
-            if not in_order:
-                self.summary.late += self._late(found, flows, continued, newest_ns)
+            self.summary.late += self._late(found, flows, continued, newest_ns)
             resumed_here = {header.uid for header in continued.headers if header.has_rows}
             self.summary.resumed += len(resumed_here.difference(self._open_here))
             self.summary.connections -= len(resumed_here.intersection(self._open_here))  # counted in the round before

@@ -152,6 +152,15 @@ def test_files_that_overlap_in_ingests_of_their_own(
     assert tables.late == []
 
 
+def test_parts_of_closed_connections_are_named(sample_pcaps: Path, tmp_path: Path) -> None:
+    """Their states were dropped a minute after they closed, so a file that begins before that cannot continue them."""
+    packets = talks(sample_pcaps, 2000)
+    tables = Tables(tmp_path)
+    for number, part in enumerate((packets[:20] + packets[23:], packets[20:23])):
+        tables.ingest([written(tmp_path / f"{number}.pcap", part)])
+    assert len(tables.late) == 1 and "--redo" in tables.late[0]
+
+
 def test_a_direction_whose_start_is_found_in_a_later_file(sample_pcaps: Path, tmp_path: Path) -> None:
     """Its bytes are decoded long after they were captured, and their seconds wait for them."""
     packets = capture_rewriting.read(sample_pcaps / "p1950_enhanced_hevc_aac_ffmpeg7_nms_play.pcap")
