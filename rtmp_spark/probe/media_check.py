@@ -15,20 +15,32 @@ from rtmp_spark.codec.media.codecs import FAMILY_OF
 from rtmp_spark.codec.media.tag import MediaTag, parse_tag
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
-from .case_connections import Probe
+from .case_connections import Probe, unjudged
 from .outcome import Failed, Inconclusive, Outcome, Result, non_strict, unimplemented
 from .peer import Choice, Peer, Received
 from .wire import Silence
 
 _AVC = "avc"
-_REMUXED_UNITS = (7, 8, 9)  # parameter sets and access unit delimiters
+_REMUXED_UNITS = (6, 7, 8, 9)  # SEI, parameter sets and access unit delimiters
+_GROUP_S = 0.3  # without an arrival, after which more frames are sent
+_GROUP_MS = 1000  # of media that ends a group
 _REMUX_MS = 1  # rounding of servers that convert timestamps to another clock
 
 
 def small_media(**changes: object) -> list[Tag]:
-    """Metadata, configurations, ten video frames with two keyframes, and audio."""
+    """Metadata, configurations, ten video frames with two keyframes, and audio.
+
+    Filler of another length makes each video frame unique, also for servers that remove its SEI.
+    """
     values = {"seconds": 0.4, "fps": 25, "gop": 5, "video_bitrate": 100_000, **changes}
-    return list(Synthetic(**values).tags())  # type: ignore[arg-type]
+    tags, number = [], 0
+    for tag in Synthetic(**values).tags():  # type: ignore[arg-type]
+        if tag.type_id == VIDEO and not Frame(*tag).is_header:
+            filler = b"\x0c" + b"\xff" * (16 + number) + b"\x80"
+            tag = tag._replace(payload=tag.payload + len(filler).to_bytes(4, "big") + filler)
+            number += 1
+        tags.append(tag)
+    return tags
 
 
 def coded(tags: list[Tag], type_id: int | None = None) -> list[Tag]:
@@ -67,19 +79,37 @@ async def deliver(publisher: Peer, player: Peer, tags: list[Tag]) -> None:
     """Publish tags and wait until the player has the last coded frame of each kind. Raises Closed or Silence."""
     for tag in tags:
         await publisher.tag(tag)
-    await arrival(player, tags)
+    await arrival(publisher, player, tags)
 
 
-async def arrival(player: Peer, tags: list[Tag]) -> None:
+async def arrival(publisher: Peer, player: Peer, tags: list[Tag]) -> None:
+    """Wait until the player has the last coded frame of each kind. Raises Closed or Silence."""
     for type_id in (AUDIO, VIDEO):
         frames = coded(tags, type_id)
         if frames:
             word = "audio" if type_id == AUDIO else "video"
-            await player.wait(_holds(elementary(frames[-1])), f"the last {word} frame")
+            await forwarded(publisher, player, tags, frame(frames[-1]), f"the last {word} frame")
 
 
-def _holds(wanted: tuple[object, ...]) -> Choice:
-    """Chooses the message with this codec data."""
+async def forwarded(publisher: Peer, player: Peer, tags: list[Tag], choice: Choice, what: str) -> None:
+    """Wait for a message that follows from published tags. Raises Closed or Silence.
+
+    A server may forward frames in groups, as SRS does. If nothing arrives, the publisher sends more frames.
+    """
+    try:
+        await player.wait(choice, what, timeout_s=0.01 if publisher.learned.get("groups") else _GROUP_S)
+    except Silence:
+        last = [coded(tags, type_id)[-1] for type_id in (AUDIO, VIDEO) if coded(tags, type_id)]
+        for later in range(40, _GROUP_MS, 40):
+            for tag in last:
+                await publisher.tag(unjudged(tag._replace(timestamp=tags[-1].timestamp + later & 0xFFFFFFFF)))
+        await player.wait(choice, what)
+        publisher.learned["groups"] = True
+
+
+def frame(tag: Tag) -> Choice:
+    """Chooses the message with the codec data of a tag."""
+    wanted = elementary(tag)
 
     def choice(one: Received) -> bool:
         message = one.message
@@ -122,15 +152,23 @@ def _difference(wanted: list[Tag], found: list[Tag], word: str) -> str:
     return f"the codec data of {word} frame {number + 1} of {len(wanted)} changed"
 
 
-async def pass_through(p: Probe, tags: list[Tag], optional: bool = False) -> Result:
-    """Publish tags to a player that is already there, and compare. `optional`: a server may refuse or drop them."""
+async def pass_through(p: Probe, tags: list[Tag], optional: bool = False, first: Tag | None = None) -> Result:
+    """Publish tags to a player that is already there, and compare. `optional`: a server may refuse or drop them.
+
+    `first` is published before the tags and not compared.
+    """
     publisher = await p.publisher()
     try:
         player = await p.player(publisher.name, tags)
     except Inconclusive as error:
         if optional and publisher.closed:
             return unimplemented(f"the server closed the publisher's connection ({error})")
+        if optional and p.target.learned.get("media first"):
+            await p.reference()
+            return unimplemented(f"the server lets no player join ({error})")
         raise
+    if first is not None:
+        await publisher.tag(unjudged(first))
     try:
         await deliver(publisher, player, tags)
     except (Silence, Failed) as error:

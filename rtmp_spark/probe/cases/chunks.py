@@ -29,6 +29,7 @@ from ..peer import Peer
 
 case = Section("chunks", "chunk sizes, csids, header formats, timestamps, whole messages")
 _CONTROL = (1, 2, 3, 5, 6)
+_SHORT_PAUSE_MS = 250  # a step that a server may put in the place of a long one
 LONG = "x" * 700  # an argument that spreads a command over several chunks
 
 
@@ -194,7 +195,7 @@ async def interleaved(p: Probe) -> Result:
         ]
         await publisher.send_bytes(publisher.endpoint.encoder.send_interleaved(messages), "interleaved video and audio")
     sent = [tag for pair in both for tag in pair]
-    await arrival(player, sent)
+    await arrival(publisher, player, sent)
     return compare(sent, player.tags())
 
 
@@ -257,7 +258,7 @@ async def sound_with(p: Probe, chunks: list[AudioChunk], note: str) -> list[Tag]
     player = await p.player(publisher.name, small_media(video=False))
     await publisher.tag(small_media(video=False)[1], csid=7)  # the AAC configuration
     await publisher.send_bytes(b"".join(encoded(chunk, publisher.stream_id) for chunk in chunks), note)
-    await arrival(player, [chunk.tag for chunk in chunks])
+    await arrival(publisher, player, [chunk.tag for chunk in chunks])
     return coded(player.tags(), AUDIO)
 
 
@@ -326,16 +327,18 @@ for _number, _title, _clause, _quote, _first, _size in _EXTENDED_CASES:
       "If the delta is greater than or equal to 16777215 (hexadecimal 0xFFFFFF), this field MUST be 16777215, "
       "indicating the presence of the Extended Timestamp field to encode the full 32 bit delta.")  # fmt: skip
 async def extended_delta(p: Probe) -> Result:
-    """A frame with fmt 1 and an extended delta arrives as much later as the delta says.
+    """A frame with fmt 1 and an extended delta arrives as much later as the delta says, and the next 20 ms after it.
 
-    It is rare, but a pause of 4 hours and 39 minutes in one track produces it."""
-    tags = [sound(0, 1000), sound(1, 1000 + 0x01000000), sound(2, 1020 + 0x01000000)]
-    chunks = [
-        AudioChunk(0, 1000, tags[0]),
-        AudioChunk(1, EXTENDED, tags[1], 0x01000000),
-        AudioChunk(1, 20, tags[2]),
-    ]
-    return compare(tags, await sound_with(p, chunks, "audio with an extended delta"))
+    It is rare, but a pause of 4 hours and 39 minutes in one track produces it. A server may shorten such a pause."""
+    pause = 0x01020304
+    tags = [sound(0, 1000), sound(1, 1000 + pause), sound(2, 1020 + pause)]
+    chunks = [AudioChunk(0, 1000, tags[0]), AudioChunk(1, EXTENDED, tags[1], pause), AudioChunk(1, 20, tags[2])]
+    got = await sound_with(p, chunks, "audio with an extended delta")
+    step = got[1].timestamp - got[0].timestamp if len(got) == 3 else -1
+    if 0 < step <= _SHORT_PAUSE_MS:
+        shortened = [tags[0], *(tag._replace(timestamp=tag.timestamp - pause + step) for tag in tags[1:])]
+        return compare(shortened, got) or non_strict(f"the server shortened the pause of {pause} ms to {step} ms")
+    return compare(tags, got)
 
 
 @case(32, "The server marks timestamps from 0xFFFFFF on", MUST, "RTMP 1.0 5.3.1.2.1", _EXTENDED_QUOTE)

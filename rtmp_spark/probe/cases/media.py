@@ -13,7 +13,7 @@ from rtmp_spark.codec.message import AGGREGATE, AUDIO, DATA_AMF0, DATA_AMF3, VID
 
 from ..case import PRACTICE, Section
 from ..case_connections import Probe
-from ..media_check import arrival, coded, compare, deliver, elementary, pass_through, small_media
+from ..media_check import arrival, coded, compare, deliver, elementary, forwarded, pass_through, small_media
 from ..outcome import Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
 from ..wire import Silence
@@ -67,8 +67,9 @@ for _number, (_title, _tags) in enumerate(_CODECS, 1):
     async def codec(p: Probe, tags: list[Tag] = _tags) -> Result:
         """A player gets the same codec data with the same steps between timestamps.
 
-        A server may not support every codec, but must not damage one."""
-        return await pass_through(p, tags, optional=True)
+        A server may not support every codec, but must not damage one. A frame before the others starts the player."""
+        first = tags[0] if tags[0].type_id == AUDIO and not Frame(*tags[0]).is_header else None
+        return await pass_through(p, tags, optional=True, first=first)
 
 
 async def late_join(p: Probe, tags: list[Tag]) -> tuple[Peer, Peer, int]:
@@ -81,7 +82,7 @@ async def late_join(p: Probe, tags: list[Tag]) -> tuple[Peer, Peer, int]:
     player = await p.player(publisher.name)
     for tag in tags[half:]:
         await publisher.tag(tag)
-    await arrival(player, tags)
+    await arrival(publisher, player, tags)
     return publisher, player, half
 
 
@@ -219,7 +220,9 @@ async def aggregate(p: Probe) -> Result:
         return unimplemented("the server closed the connection")
     last = elementary(tags[-1])
     try:
-        await player.wait(lambda _: any(elementary(tag) == last for tag in player.media()), "the last frame")
+        await forwarded(
+            publisher, player, tags, lambda _: any(elementary(tag) == last for tag in player.media()), "the last frame"
+        )
     except Silence as silence:
         await p.confirm(silence)
         if coded(player.tags()):
@@ -350,3 +353,11 @@ async def media_unpublished(p: Probe) -> Result:
     alive = await peer.is_open()
     await p.survives()
     return None if alive else informational("the server closed the connection")
+
+
+@case(61, "The first audio frame after a player joined", PRACTICE, "RTMP 1.0 7.1.4")
+async def first_audio(p: Probe) -> Result:
+    """Frames of MP3, which has no configuration, arrive from the first one on.
+
+    A server that uses the first message only to start the player loses it."""
+    return await pass_through(p, legacy_audio(2), optional=True)
