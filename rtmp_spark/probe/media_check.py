@@ -166,6 +166,7 @@ async def pass_through(
         player = await p.player(publisher.name, tags)
     except Inconclusive as error:
         if optional and publisher.closed:
+            await p.survives()
             return unimplemented(f"the server closed the publisher's connection ({error})")
         if optional and p.target.learned.get("media first"):
             await p.reference()
@@ -178,7 +179,7 @@ async def pass_through(
     except (Silence, Failed) as error:
         if not optional or coded(player.tags()):
             raise
-        await (p.confirm(error) if isinstance(error, Silence) else p.reference())
+        await (p.confirm(error) if isinstance(error, Silence) else p.survives())
         await player.is_open()
         how = "closed the publisher's connection" if publisher.closed else "does not forward it"
         return unimplemented(f"the server {how} ({error})")
