@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rtmp_relay.frames import Tag
 from rtmp_spark.codec.chunk.header import EXTENDED
-from rtmp_spark.codec.encoder import basic_header
+from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.message import (
     ABORT,
@@ -193,7 +193,8 @@ async def interleaved(p: Probe) -> Result:
             Message(6, video.timestamp, VIDEO, publisher.stream_id, video.payload),
             Message(4, audio.timestamp, AUDIO, publisher.stream_id, audio.payload),
         ]
-        await publisher.send_bytes(publisher.endpoint.encoder.send_interleaved(messages), "interleaved video and audio")
+        encoder = RtmpEncoder(publisher.endpoint.encoder.chunk_size)  # a new one starts with full headers
+        await publisher.send_bytes(encoder.send_interleaved(messages), "interleaved video and audio")
     sent = [tag for pair in both for tag in pair]
     await arrival(publisher, player, sent)
     return compare(sent, player.tags())
