@@ -26,6 +26,7 @@ from .wire import Silence, Target, Wire
 _RUN = secrets.token_hex(3)  # makes stream names unique between runs
 _SHORTEST_WAIT_S = 0.2
 _START_MS = 2500  # of media that makes a stream known: MediaMTX looks at two seconds
+_START = Synthetic(seconds=_START_MS / 1000, gop=5, video_bitrate=50_000)
 _LARGEST_FIRST = 100_000  # bytes of a tag
 
 
@@ -116,7 +117,7 @@ class Probe:
                     if publisher is None or learned.get("media first") is False:
                         raise
             if not publisher.sent_media:
-                await _start(publisher, first or list(Synthetic(seconds=_START_MS / 1000, gop=5).tags()))
+                await _start(publisher, first or list(_START.tags()))
             deadline = time.monotonic() + self.target.timeout_s
             patience_s = _SHORTEST_WAIT_S
             while True:
