@@ -23,6 +23,7 @@ from .scenarios import scenario
 
 STORED = Path("docs") / "conformance"
 _LARGEST_CAPTURE = 60_000  # bytes; larger ones are not stored
+_LARGEST_OF_MUST = 150_000
 _HEAD = """# Conformance of servers and clients
 
 Generated from the results in `docs/conformance/` by `python docs/generate.py`; do not edit. [The conformance
@@ -44,7 +45,7 @@ def store(name: str, version: str, results: Path, packets: Path | None, note: st
         entry = {key: row[key] for key in ("id", "verdict", "detail") if row[key]}
         if row["verdict"] == Verdict.FAILED.value and packets is not None and row["capture"]:
             source = packets / row["capture"]
-            if source.stat().st_size <= _LARGEST_CAPTURE:
+            if source.stat().st_size <= (_LARGEST_OF_MUST if row["level"] == "MUST" else _LARGEST_CAPTURE):
                 target = to / name / row["capture"]
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(source, target)

@@ -34,6 +34,7 @@ from .outcome import Closed, Failed, Garbled
 from .transcript import Transcript, describe
 from .wire import Silence, Target, Wire
 
+UNJUDGED = b"\0\0\0\x0a\x0c" + b"\xff" * 8 + b"\x80"  # H.264 filler; it ends frames that no case compares
 _SMALL_MS = 60_000  # larger timestamps are sent as they are, because a case is about them
 CLIENT_VERSION = "FMLE/3.0 (compatible; rtmp-spark probe)"
 
@@ -102,6 +103,7 @@ class Peer:
         self.offset_ms = 0  # added to the timestamps of `tag`, after media that only started the stream
         self.joined = 0  # index of the first message that `tags` looks at
         self.fences_elsewhere: Callable[[], Awaitable[bool]] | None = None
+        self.learned = target.learned
         self._target = target
         self._transcript = transcript
         self._pieces: list[bytes] = []
@@ -209,10 +211,12 @@ class Peer:
         return [one for one in self.inbox[since:] if choice(one)]
 
     def tags(self) -> list[Tag]:
-        """The audio, video and data messages received so far, aggregates split."""
+        """The audio, video and data messages received so far, aggregates split, without `UNJUDGED` frames."""
         found: list[Tag] = []
         for one in self.inbox[self.joined :]:
             message = one.message
+            if message.payload.endswith(UNJUDGED):
+                continue
             for frame in frames_of(message.type_id, message.timestamp, message.payload):
                 found.append(Tag(frame.type_id, frame.timestamp, frame.payload))
         return found
@@ -315,12 +319,12 @@ class Peer:
         self.name, self.stream_id = name, await self.create_stream()
         return await self._start("publish", name, *([] if kind is None else [kind]))
 
-    async def play(self, name: str, *args: object) -> Received:
+    async def play(self, name: str, *args: object, timeout_s: float | None = None) -> Received:
         """Play on a new stream. Returns NetStream.Play.Start or a refusal."""
         self.name, self.stream_id = name, await self.create_stream()
-        return await self._start("play", name, *args)
+        return await self._start("play", name, *args, timeout_s=timeout_s)
 
-    async def _start(self, command_name: str, name: str, *args: object) -> Received:
+    async def _start(self, command_name: str, name: str, *args: object, timeout_s: float | None = None) -> Received:
         since = len(self.inbox)
         number = 0.0 if command_name == "play" else None
         await self.command(command_name, None, name, *args, stream_id=self.stream_id, transaction_id=number)
@@ -332,6 +336,7 @@ class Peer:
             ),
             f"onStatus for {command_name}",
             since,
+            timeout_s,
         )
 
     async def close(self) -> None:

@@ -421,6 +421,18 @@ def _second_configuration(one: MessageReceived) -> bool:
     return one.type_id == VIDEO and one.timestamp >= 1000 and Frame(VIDEO, 0, one.payload).is_header
 
 
+class _LosesFirst(Fault):
+    """Ignores the first audio message."""
+
+    lost = False
+
+    def received_message(self, message: MessageReceived) -> MessageReceived | None:
+        if message.type_id != AUDIO or self.lost:
+            return message
+        self.lost = True
+        return None
+
+
 MEDIA = {
     **each("media", (*range(1, 33), 44, 45, 51, 52, 56, 57, 58), DAMAGED_MEDIA),
     **each("media", (40, 41), Variant(patches=((LiveStream, "send_headers", lambda self, player: None),))),
@@ -433,6 +445,7 @@ MEDIA = {
     **each("media", (54, 55), changes(is_type(15, 18), lambda payload: payload.replace(b"hello", b"jello"))),
     "media/59": ignores(_second_configuration),
     "media/60": ONLY_ONE,
+    "media/61": Variant(_LosesFirst),
 }
 
 

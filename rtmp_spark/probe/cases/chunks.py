@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rtmp_relay.frames import Tag
 from rtmp_spark.codec.chunk.header import EXTENDED
-from rtmp_spark.codec.encoder import basic_header
+from rtmp_spark.codec.encoder import RtmpEncoder, basic_header
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.message import (
     ABORT,
@@ -23,12 +23,13 @@ from rtmp_spark.codec.message import (
 
 from ..case import MUST, PRACTICE, SHOULD, Section
 from ..case_connections import Probe
-from ..media_check import arrival, coded, compare, deliver, small_media
+from ..media_check import arrival, coded, compare, deliver, elementary, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer
 
 case = Section("chunks", "chunk sizes, csids, header formats, timestamps, whole messages")
 _CONTROL = (1, 2, 3, 5, 6)
+_SHORT_PAUSE_MS = 250  # a step that a server may put in the place of a long one
 LONG = "x" * 700  # an argument that spreads a command over several chunks
 
 
@@ -192,9 +193,10 @@ async def interleaved(p: Probe) -> Result:
             Message(6, video.timestamp, VIDEO, publisher.stream_id, video.payload),
             Message(4, audio.timestamp, AUDIO, publisher.stream_id, audio.payload),
         ]
-        await publisher.send_bytes(publisher.endpoint.encoder.send_interleaved(messages), "interleaved video and audio")
+        encoder = RtmpEncoder(publisher.endpoint.encoder.chunk_size)  # a new one starts with full headers
+        await publisher.send_bytes(encoder.send_interleaved(messages), "interleaved video and audio")
     sent = [tag for pair in both for tag in pair]
-    await arrival(player, sent)
+    await arrival(publisher, player, sent)
     return compare(sent, player.tags())
 
 
@@ -257,7 +259,7 @@ async def sound_with(p: Probe, chunks: list[AudioChunk], note: str) -> list[Tag]
     player = await p.player(publisher.name, small_media(video=False))
     await publisher.tag(small_media(video=False)[1], csid=7)  # the AAC configuration
     await publisher.send_bytes(b"".join(encoded(chunk, publisher.stream_id) for chunk in chunks), note)
-    await arrival(player, [chunk.tag for chunk in chunks])
+    await arrival(publisher, player, [chunk.tag for chunk in chunks])
     return coded(player.tags(), AUDIO)
 
 
@@ -291,8 +293,8 @@ async def fmt3_after_fmt0(p: Probe) -> Result:
     The specification says the former, many implementations do the latter; encoders avoid it."""
     tags = [sound(0, 40), sound(1, 80)]
     got = await sound_with(p, [AudioChunk(0, 40, tags[0]), AudioChunk(3, 0, tags[1])], "fmt 0, fmt 3")
-    if [tag.payload for tag in got] != [tag.payload for tag in tags]:
-        raise Failed(f"{len(got)} of 2 frames arrived unchanged")
+    if [elementary(tag) for tag in got] != [elementary(tag) for tag in tags]:
+        raise Failed(f"the frames changed, or {len(got)} of 2 arrived")
     step = got[1].timestamp - got[0].timestamp
     if step not in (0, 40):
         raise Failed(f"the second frame is {step} ms after the first")
@@ -326,16 +328,18 @@ for _number, _title, _clause, _quote, _first, _size in _EXTENDED_CASES:
       "If the delta is greater than or equal to 16777215 (hexadecimal 0xFFFFFF), this field MUST be 16777215, "
       "indicating the presence of the Extended Timestamp field to encode the full 32 bit delta.")  # fmt: skip
 async def extended_delta(p: Probe) -> Result:
-    """A frame with fmt 1 and an extended delta arrives as much later as the delta says.
+    """A frame with fmt 1 and an extended delta arrives as much later as the delta says, and the next 20 ms after it.
 
-    It is rare, but a pause of 4 hours and 39 minutes in one track produces it."""
-    tags = [sound(0, 1000), sound(1, 1000 + 0x01000000), sound(2, 1020 + 0x01000000)]
-    chunks = [
-        AudioChunk(0, 1000, tags[0]),
-        AudioChunk(1, EXTENDED, tags[1], 0x01000000),
-        AudioChunk(1, 20, tags[2]),
-    ]
-    return compare(tags, await sound_with(p, chunks, "audio with an extended delta"))
+    It is rare, but a pause of 4 hours and 39 minutes in one track produces it. A server may shorten such a pause."""
+    pause = 0x01020304
+    tags = [sound(0, 1000), sound(1, 1000 + pause), sound(2, 1020 + pause)]
+    chunks = [AudioChunk(0, 1000, tags[0]), AudioChunk(1, EXTENDED, tags[1], pause), AudioChunk(1, 20, tags[2])]
+    got = await sound_with(p, chunks, "audio with an extended delta")
+    step = got[1].timestamp - got[0].timestamp if len(got) == 3 else -1
+    if 0 < step <= _SHORT_PAUSE_MS:
+        shortened = [tags[0], *(tag._replace(timestamp=tag.timestamp - pause + step) for tag in tags[1:])]
+        return compare(shortened, got) or non_strict(f"the server shortened the pause of {pause} ms to {step} ms")
+    return compare(tags, got)
 
 
 @case(32, "The server marks timestamps from 0xFFFFFF on", MUST, "RTMP 1.0 5.3.1.2.1", _EXTENDED_QUOTE)
@@ -373,8 +377,8 @@ async def server_goes_back(p: Probe) -> Result:
     if found := broken((player,), ViolationCode.CHUNK_DELTA_NEGATIVE):
         raise Failed(found)
     got = coded(player.tags(), AUDIO)
-    if [tag.payload for tag in got] != [tag.payload for tag in tags]:
-        raise Failed(f"{len(got)} of 4 frames arrived unchanged")
+    if [elementary(tag) for tag in got] != [elementary(tag) for tag in tags]:
+        raise Failed(f"the frames changed, or {len(got)} of 4 arrived")
     steps = [b.timestamp - a.timestamp for a, b in pairwise(got)]
     if steps[1] > 0x7FFFFFFF:
         raise Failed(f"the timestamp jumped by {steps[1]} ms instead of going back")

@@ -7,7 +7,7 @@ from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from ..case import MUST, PRACTICE, SHOULD, Section
 from ..case_connections import Probe
-from ..media_check import coded, compare, deliver, small_media
+from ..media_check import coded, compare, deliver, forwarded, frame, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
 from ..peer import Peer, status
 
@@ -327,6 +327,8 @@ async def name_in_use(p: Probe) -> Result:
         return None
     if not await first.is_open():
         return informational("the second publisher replaced the first")
+    if not await second.is_open():
+        return non_strict(f"the second publisher was closed after {found.code}")
     return non_strict("both publish")
 
 
@@ -496,10 +498,8 @@ for _number, _command, _type in ((40, "receiveAudio", AUDIO), (41, "receiveVideo
         tags = small_media()
         for tag in tags:
             await publisher.tag(tag)
-        await player.wait(
-            lambda one: one.message.type_id == other and one.message.payload == coded(tags, other)[-1].payload,
-            "the last frame of the other kind",
-        )
+        last = frame(coded(tags, other)[-1])
+        await forwarded(publisher, player, tags, last, "the last frame of the other kind")
         return unimplemented(f"{command} false has no effect") if coded(player.tags(), type_id) else None
 
 
@@ -523,13 +523,14 @@ for _number, _command in ((42, "closeStream"), (43, "deleteStream"), (44, "FCUnp
         second = await p.connected()
         try:
             found = await second.publish(first.name)
+            if not found.is_error and await second.is_open():
+                return None
+            reason = found.code if found.is_error else f"the server closed the connection after {found.code}"
         except Closed as error:
-            raise Failed(f"the name is still in use: {error}") from None
-        if not found.is_error:
-            return None
+            reason = str(error)
         if command == "FCUnpublish":
             return unimplemented("FCUnpublish does not end the publication")
-        raise Failed(f"the name is still in use: {found.code}")
+        raise Failed(f"the name is still in use: {reason}")
 
 
 @case(45, "deleteStream has no answer", SHOULD, "RTMP 1.0 7.2.2.3", "The server does not send any response.")
@@ -672,6 +673,8 @@ async def publish_again(p: Probe) -> Result:
     found = await peer.publish(p.name())
     if found.is_error:
         raise Failed(f"the second publish was refused: {found.code}")
+    if not await peer.is_open():
+        raise Failed(f"the server closed the connection after {found.code}")
     return None
 
 

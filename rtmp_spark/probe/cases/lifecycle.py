@@ -9,7 +9,7 @@ from rtmp_spark.codec.message import STREAM_EOF, VIDEO
 
 from ..case import PRACTICE, Section
 from ..case_connections import Probe
-from ..media_check import arrival, coded, compare, deliver, elementary, small_media
+from ..media_check import arrival, coded, compare, deliver, forwarded, frame, small_media
 from ..outcome import Closed, Failed, Inconclusive, Result, informational, non_strict
 from ..peer import Peer, event, status
 from ..wire import Silence
@@ -58,15 +58,17 @@ async def publish_until_accepted(p: Probe, name: str) -> Peer:
     checked = False
     while True:
         peer = await p.connected()
+        reason = "closed"
         try:
             found = await peer.publish(name)
+            if not found.is_error and await peer.is_open():  # lal closes it after Publish.Start
+                return peer
+            reason = f"closed after {found.code}" if peer.closed else found.code
         except Closed:
-            found = None
-        if found is not None and not found.is_error:
-            return peer
+            pass
         await peer.close()
         if checked:
-            raise Failed(f"the name is not free after {p.target.timeout_s:g} s: {found.code if found else 'closed'}")
+            raise Failed(f"the name is not free after {p.target.timeout_s:g} s: {reason}")
         if time.monotonic() > deadline:
             await p.reference()
             checked = True  # and try once more
@@ -104,12 +106,8 @@ async def player_stays(p: Probe) -> Result:
     for tag in tags:
         await second.tag(tag)
     await second.fence()
-    last = elementary(coded(tags, VIDEO)[-1])
     try:
-        await player.wait(lambda one: one.message.timestamp >= 5000 and one.message.type_id == VIDEO, "media", since)
-        await player.wait(
-            lambda _: any(elementary(tag) == last for tag in player.media(VIDEO)), "the last frame", since
-        )
+        await forwarded(second, player, tags, frame(coded(tags, VIDEO)[-1]), "the last frame")
     except Closed:
         return informational("the server closed the player's connection")
     except Silence as silence:
@@ -132,7 +130,7 @@ async def two_players(p: Probe) -> Result:
         await publisher.tag(tag)
     worst: Result = None
     for player in players:
-        await arrival(player, tags)
+        await arrival(publisher, player, tags)
         worst = compare(tags, player.tags()) or worst
     return worst
 
@@ -152,7 +150,7 @@ async def player_leaves(p: Probe) -> Result:
     leaves.wire.abort()
     for tag in tags[half:]:
         await publisher.tag(tag)
-    await arrival(stays, tags)
+    await arrival(publisher, stays, tags)
     return compare(tags, stays.tags())
 
 
@@ -167,7 +165,7 @@ async def slow_player(p: Probe) -> Result:
     tags = small_media(seconds=4.0, gop=25, audio=False, video_bitrate=16_000_000)
     for tag in tags:
         await publisher.tag(tag)
-    await arrival(reads, tags)
+    await arrival(publisher, reads, tags)
     return compare(tags, reads.tags())
 
 
@@ -244,6 +242,6 @@ async def hundred_players(p: Probe) -> Result:
     for tag in tags:
         await publisher.tag(tag)
     for player in players:
-        await arrival(player, tags)
+        await arrival(publisher, player, tags)
         compare(tags, player.tags())
     return None
