@@ -135,7 +135,9 @@ class FlvExtraction(ConnectionObserver):
 
     def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> FlvTrack:
         tracks = self._tracks.setdefault((number, direction, stream_id), [])
-        tracks.append(FlvTrack(self._directory / f"{os.getpid()}-{number}-{direction}-{stream_id}-{len(tracks)}", announced))
+        tracks.append(
+            FlvTrack(self._directory / f"{os.getpid()}-{number}-{direction}-{stream_id}-{len(tracks)}", announced)
+        )
         return tracks[-1]
 
     def note(self, connection: ConnectionAnalysis) -> _Note:

@@ -3,6 +3,11 @@
 Several files are one recording: they are read in the order of their first packets, and a connection that continues in
 the next file is one connection. The rows of an ingest are tested against the rows of this analysis. It writes and
 prints nothing: it returns record batches and keeps the result for each file.
+
+The connections of large captures can be divided among processes. Each of them reads all packets, decodes its own
+connections, and sends their rows, window by window; here they are put in the order in which one process would make
+them. What needs all connections (RTMPT sessions, TLS secrets in a capture, limits on the memory of all connections)
+makes one process start again; it leaves out the batches that were returned before.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from rtmp_spark.capture.memory_tuning import keep_freed_memory
 from rtmp_spark.capture.unwrap.tls import keylog
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.limits import SEPARATED_BYTES
 from rtmp_spark.commands.options.argument_types import count, parse_host, parse_port, parse_time
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.redact import Redactor, load_key
@@ -50,7 +51,8 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=count,
         metavar="N",
-        help="processes that decode; the rows do not depend on it (default: one per core for large captures, else 1)",
+        help="processes that decode captures of 64 MB or more; the output does not depend on it "
+        f"(default: one per core, at most {_MOST_JOBS})",
     )
 
 
@@ -114,6 +116,11 @@ def _jobs(args: argparse.Namespace) -> int:
     jobs: int | None = getattr(args, "jobs", 1)
     if jobs is not None:
         return jobs
+    files = [path for argument in args.paths if (path := Path(argument.rpartition("=")[2])).exists()]
+    if sum(file.stat().st_size for file in files if file.is_file()) < SEPARATED_BYTES and not any(
+        map(Path.is_dir, files)
+    ):
+        return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_JOBS)
 

@@ -51,7 +51,7 @@ _VERDICT_COLUMNS = {
 
 class _Note(NamedTuple):
     uid: str
-    count: int  # of messages
+    messages: int
     lines: MessageLines | None  # if it may have to be shown in detail
 
 
@@ -79,7 +79,7 @@ class InspectScreen(ConnectionObserver):
 
     def noted(self, note: _Note) -> None:
         self._connections += 1
-        self._message_count += note.count
+        self._message_count += note.messages
         if self._connections > 1 and not self._verbose:
             self._messages.clear()
         elif note.lines is not None:
