@@ -46,6 +46,13 @@ class ConnectionObserver:
 
     def closed(self, connection: ConnectionAnalysis) -> None:
         """A connection that gave rows is over."""
+        self.noted(self.note(connection))
+
+    def note(self, connection: ConnectionAnalysis) -> Any:
+        """What to keep of a connection that is over; it may be called in another process than `noted`."""
+
+    def noted(self, note: Any) -> None:
+        """Keep the result of `note`."""
 
     def settled(self, batches: Sequence[Batch]) -> None:
         """Both sides of a connection ended while the capture is still being written. These are its rows if no more

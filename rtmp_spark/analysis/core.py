@@ -18,17 +18,19 @@ from rtmp_spark.analysis.connection_analysis import (
     ConnectionObserver,
 )
 from rtmp_spark.analysis.interval_rows import TcpSecond
+from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage
 from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.tcp.brief_flows import BriefFlow
+from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
 from rtmp_spark.capture.tcp.reassembler import Reassembler
 from rtmp_spark.capture.tcp.stream_items import Closed, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
-from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import SessionWrapping, SharedConnection, Tunnels
+from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import NoTunnels, SessionWrapping, SharedConnection, Tunnels
 from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
 from rtmp_spark.conversation.conversation import ConversationOptions
@@ -64,11 +66,24 @@ class _EarlySecond(NamedTuple):
 class AnalysisCore:
     """Feed it windows of packets, take batches in between, and `finish` at the end."""
 
-    def __init__(self, settings: Settings, tables: Sequence[str], observer: ConnectionObserver | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Sequence[str],
+        observer: ConnectionObserver | None = None,
+        share: ConnectionShare | None = None,
+    ) -> None:
+        """With a `share`, only its connections are analyzed, and their rows are recorded for another process."""
         matches_deliveries = "deliveries" in tables and settings.rules_across_connections
         self.deliveries = Deliveries() if matches_deliveries else None
         self.sink = RowSink(tables)
         self._tunnels = Tunnels(self._separate)
+        self._recorded: RecordedRows | None = None
+        if share is not None:
+            self.sink = self._recorded = RecordedRows(tables)
+            self.deliveries = self._recorded.deliveries if matches_deliveries else None
+            observer = self._recorded.observer(observer or ConnectionObserver())
+            self._tunnels = NoTunnels()
         decode = DecodeOptions(
             settings.limits,
             settings.keep_payloads,
@@ -79,7 +94,7 @@ class AnalysisCore:
         observer = observer or ConnectionObserver()
         self._context = AnalysisContext(settings, options, self.sink, self._tunnels, observer, self.deliveries)
         self._reassembler = Reassembler(
-            settings.limits, per_second=decode.interval_rows, wanted=self._is_wanted_flow
+            settings.limits, per_second=decode.interval_rows, wanted=self._is_wanted_flow, share=share
         )  # fmt: skip
         self._open: dict[int, ConnectionAnalysis] = {}
         self._early: dict[int, list[_EarlySecond]] = {}  # of connections that have no rows yet
@@ -90,6 +105,7 @@ class AnalysisCore:
         self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
         self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
+        self._stage = Stage.WINDOW
         self.live = False  # whether the observer is told about connections as soon as they are settled
         self._told: set[int] = set()  # connections that it knows
         self._to_tell = SETTLED_PER_WINDOW
@@ -100,6 +116,15 @@ class AnalysisCore:
     def remember_packets(self, count: int) -> None:
         """Compare packets with those of earlier files, of which this many of each connection are remembered."""
         self._reassembler.remembered_packets = count
+
+    @property
+    def brief_flows(self) -> int:
+        """How many connections have only a few packets so far."""
+        return self._reassembler.brief_flows
+
+    def take_recorded(self) -> list[Recorded]:
+        """With a share: its rows since the last call."""
+        return [] if self._recorded is None else self._recorded.take()
 
     # -- packets and rows -----------------------------------------------------------------------------------------
 
@@ -127,8 +152,10 @@ class AnalysisCore:
     def finish(self) -> dict[int, str]:
         """End every connection; returns the uids, by connection number, of those that gave rows."""
         self._finished = {}
+        self._stage = Stage.BRIEF_FLOWS
         for items in self._reassembler.finish_brief_flows():
             self._deliver(items, _AFTER_ALL)
+        self._stage = Stage.END
         self._deliver(self._reassembler.finish(), _AFTER_ALL, final=True)
         return self._finished
 
@@ -195,8 +222,11 @@ class AnalysisCore:
         if self._context.settings.in_order:
             for analysis in touched.values():
                 analysis.wait_for_helpers()
-        for analysis in touched.values():
+        for analysis in sorted(touched.values(), key=_first_frame):
             analysis.advance(at, min(self._second, self._next_head_second))
+            if self._recorded is not None:
+                self._recorded.mark(self._stage, False, analysis.connection.frame_first)
+        closed.sort(key=_first_frame)
         self._close_all(closed, final=final)
 
     def _take_seconds(self) -> None:
@@ -256,7 +286,10 @@ class AnalysisCore:
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
-        if analysis.close():
+        gave_rows = analysis.close()
+        if self._recorded is not None:
+            self._recorded.mark(self._stage, True, connection.frame_first)
+        if gave_rows:
             self.connections += 1
             if self._finished is not None:
                 self._finished[connection.number] = analysis.uid
@@ -355,6 +388,11 @@ def begins_tunnels(state: dict[str, Any]) -> bool:
     wrapping = None if analysis is None else analysis["conversation"]["probe"]["wrapping"]
     inside = wrapping["state"] if wrapping is not None else {}
     return bool(inside.get("inner", inside).get("sessions"))
+
+
+def _first_frame(analysis: ConnectionAnalysis) -> int:
+    """Rows of one window are in this order, whichever process decoded them."""
+    return analysis.connection.frame_first
 
 
 def _session_finished(analysis: ConnectionAnalysis) -> bool:

@@ -6,6 +6,7 @@ Incomplete messages are counted and left out. Tags go to temporary files, so mem
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -99,6 +100,11 @@ class FlvTrack:
             shutil.copyfileobj(tags, out)
 
 
+class _Note(NamedTuple):
+    streams: list[tuple[ExtractedStream, FlvTrack]]
+    only_incomplete: bool
+
+
 class FlvExtraction(ConnectionObserver):
     """Collects the media of every connection through the hooks of `settings`.
 
@@ -129,10 +135,13 @@ class FlvExtraction(ConnectionObserver):
 
     def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> FlvTrack:
         tracks = self._tracks.setdefault((number, direction, stream_id), [])
-        tracks.append(FlvTrack(self._directory / f"{number}-{direction}-{stream_id}-{len(tracks)}", announced))
+        tracks.append(
+            FlvTrack(self._directory / f"{os.getpid()}-{number}-{direction}-{stream_id}-{len(tracks)}", announced)
+        )
         return tracks[-1]
 
-    def closed(self, connection: ConnectionAnalysis) -> None:
+    def note(self, connection: ConnectionAnalysis) -> _Note:
+        found = _Note([], False)
         number = connection.connection.number
         redactor, wanted, uid = self._settings.redactor, self._settings.filter.stream, connection.uid
         for key in [key for key in self._tracks if key[0] == number]:
@@ -142,14 +151,21 @@ class FlvExtraction(ConnectionObserver):
             for place, (own, track) in enumerate(_tracks_by_name(self._tracks.pop(key), names), 1):
                 asked_for = wanted is None or any(redactor.matches(wanted, name) for name in own)
                 if not track.tags or not asked_for:
-                    self.only_incomplete |= asked_for and track.incomplete > 0
+                    found = found._replace(
+                        only_incomplete=found.only_incomplete or (asked_for and track.incomplete > 0)
+                    )
                     track.path.unlink(missing_ok=True)
                     continue
                 track.flush()
                 name = next((redactor.stream_name(name) for name in own if name is not None), None)
                 shows = connection.secrets.is_known_in(track.data)
                 stream = ExtractedStream(uid, key[2], role, name, track.tags, track.incomplete, place, shows)
-                self.streams.append((stream, track))
+                found.streams.append((stream, track))
+        return found
+
+    def noted(self, note: _Note) -> None:
+        self.streams += note.streams
+        self.only_incomplete |= note.only_incomplete
 
 
 def _starts_stream(type_id: int, payload: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rtmp_spark.capture.tcp.tcp_connection import Endpoint
@@ -47,6 +48,10 @@ class ConnectionFilter:
         return [row for row in rows if self.admits_time(row[ts_column])]
 
 
+def _ignore(text: str) -> None:
+    """Print nothing."""
+
+
 @dataclass
 class Settings:
     """Settings of an analysis. Which tables it fills is decided where it is started."""
@@ -59,6 +64,8 @@ class Settings:
     filter: ConnectionFilter = ConnectionFilter()
     measured: bool = True  # False: streams are not measured; columns and rules that need measures stay empty
     rules_across_connections: bool = True  # False: a later step applies them, to more connections
+    jobs: int = 1  # processes among which the connections of large captures are divided; the rows are the same
+    warn: Callable[[str], None] = _ignore  # called with a sentence for the user
     helpers: HelperPool | None = None  # processes that decode long runs
     in_order: bool = False  # with helpers: rows of messages come in the same order as without
     hook: HookFactory | None = None  # called with every message

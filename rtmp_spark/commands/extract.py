@@ -12,7 +12,7 @@ from rtmp_spark.analysis.flv_extraction import ExtractedStream, FlvExtraction, F
 from rtmp_spark.analysis.recording import Recording
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.exit_codes import NO_RTMP
-from rtmp_spark.commands.options.capture_options import add_filter_arguments, make_settings
+from rtmp_spark.commands.options.capture_options import add_filter_arguments, add_jobs_argument, make_settings
 from rtmp_spark.commands.options.captures_of_lake import (
     add_path_or_lake_arguments,
     chosen_captures,
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file (.flv or .mp4) for one stream, - for standard output, or a directory (DIR/) for all streams",
     )
     add_filter_arguments(parser)
+    add_jobs_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
 from rtmp_spark.capture.tcp.stream_items import Closed, Item, ItemList
 from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
@@ -16,7 +17,8 @@ _NEVER = 1 << 63
 
 
 class ConnectionTable:
-    def __init__(self, limits: Limits, intervals: IntervalCollector) -> None:
+    def __init__(self, limits: Limits, intervals: IntervalCollector, share: ConnectionShare | None = None) -> None:
+        self._share = share
         self.limits = limits
         self._intervals = intervals
         self._open: dict[Key, Connection] = {}
@@ -87,6 +89,10 @@ class ConnectionTable:
             for connection in [c for c in self._lingering.values() if (c.closed_ts_ns or 0) < before]:
                 self._remove(connection, out)
             self._first_closed_ns = min([c.closed_ts_ns or 0 for c in self._lingering.values()], default=_NEVER)
+        if self._share is not None:
+            self._share.require(len(self._open), self.limits.open_connections)
+            self._share.require(self._held_bytes, self.limits.tcp_hold_bytes_total)
+            self._share.require(self._history_bytes, TCP_HISTORY_BYTES_TOTAL)
         self._evict(out)
         if self._held_bytes > self.limits.tcp_hold_bytes_total:
             self._release_holds(out)

@@ -8,17 +8,19 @@ import numpy as np
 
 from rtmp_spark.capture.packet_block import Ints
 from rtmp_spark.capture.tcp import interval_counters
+from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.capture.tcp.interval_counters import NO_WINDOW, SECOND_NS, ZERO, Carry, Intervals, Observed
 from rtmp_spark.capture.tcp.stream_items import Gap, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection
-from rtmp_spark.codec.limits import ZERO_WINDOW_SECONDS
+from rtmp_spark.codec.limits import UNACKED_SEGMENTS, ZERO_WINDOW_SECONDS
 
 
 class IntervalCollector:
-    def __init__(self, per_second: bool) -> None:
+    def __init__(self, per_second: bool, share: ConnectionShare | None = None) -> None:
         """Without `per_second` only retransmissions, gaps and zero windows are counted."""
         self.per_second = per_second
+        self._share = share
         self.carry = Carry.nothing()
         self._parts: list[Intervals] = []
         self._rare: list[tuple[int, int, int, int, int]] = []  # number, side, second, gap bytes, zero window
@@ -43,6 +45,8 @@ class IntervalCollector:
         counters, carry = interval_counters.of_batch(seen, number, acked_before, top_before)
         self._parts.append(counters)
         self.carry = self.carry.select(~here).plus(carry)
+        if self._share is not None:
+            self._share.require(len(self.carry.ts_ns), UNACKED_SEGMENTS)
 
     def add_retransmissions(self, seen: Observed, connections: Sequence[Connection]) -> None:
         number = np.array([c.number for c in connections], np.int64)

@@ -19,6 +19,7 @@ from rtmp_spark.capture.packets.connection_groups import Flows, group
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem, often
 from rtmp_spark.capture.tcp.brief_flows import BriefFlow, BriefFlows
+from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.connection_table import ConnectionTable
 from rtmp_spark.capture.tcp.duplicate_packets import count_duplicates, find_duplicates
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
@@ -45,14 +46,17 @@ class Reassembler:
         *,
         per_second: bool = True,
         wanted: Callable[[BriefFlow], bool] = lambda flow: True,
+        share: ConnectionShare | None = None,
     ) -> None:
         """Without `per_second`, only those counters per second are collected that show trouble. `wanted` is asked at
-        the end of a connection of a few packets; if it is not wanted, nothing is delivered for it."""
+        the end of a connection of a few packets; if it is not wanted, nothing is delivered for it. With a `share`, only
+        its connections are reassembled."""
         self._limits = limits
         self._wanted = wanted
+        self._share = share
         self._brief = BriefFlows()
-        self._intervals = IntervalCollector(per_second)
-        self._table = ConnectionTable(limits, self._intervals)
+        self._intervals = IntervalCollector(per_second, share)
+        self._table = ConnectionTable(limits, self._intervals, share)
         self._now_ns = 0  # no packet of the current batch is older
         self._next_head_ns = _NEVER
         self.remembered_packets = 0  # of each connection, for comparison with later files
@@ -115,6 +119,11 @@ class Reassembler:
         self._intervals.add_gaps(out[begun:])
         return out
 
+    @property
+    def brief_flows(self) -> int:
+        """How many connections have only a few packets so far."""
+        return len(self._brief)
+
     def finish_brief_flows(self) -> Iterator[list[Item]]:
         """End the connections of a few packets, some at a time."""
         while len(self._brief):
@@ -130,10 +139,16 @@ class Reassembler:
 
     def _feed(self, segments: Segments, out: list[Item]) -> None:
         self._now_ns = int(segments.ts_ns.min())  # not the newest packet so far: the clock may have been set back
-        flows = group(segments)
-        now = self._brief.sift(segments, flows, self._table)
+        now = segments if self._share is None else self._share.select(segments)
+        if len(now):
+            segments, flows = now, group(now)
+            now = self._brief.sift(segments, flows, self._table)
         if len(now):
             self._reassemble(now, flows if now is segments else group(now), out)
+        else:
+            self._table.tidy((), min(self._now_ns, self._next_head_ns), out)
+        if self._share is not None:
+            self._share.require(self._brief.bytes, self._limits.brief_flow_bytes)
         while self._brief.bytes > self._limits.brief_flow_bytes:
             oldest = self._brief.oldest(BRIEF_FLOWS_AT_ONCE)
             self._table.counts["flows_evicted"] += len(self._brief.lasting(self._now_ns, oldest))

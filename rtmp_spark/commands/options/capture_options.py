@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +14,12 @@ from rtmp_spark.capture.memory_tuning import keep_freed_memory
 from rtmp_spark.capture.unwrap.tls import keylog
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.limits import SEPARATED_BYTES
 from rtmp_spark.commands.options.argument_types import count, parse_host, parse_port, parse_time
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.redact import Redactor, load_key
 
-_LARGE_BYTES = 64 << 20  # of captures; smaller ones are decoded before another process would be of use
+_MOST_JOBS = 8  # by default: each process reads the captures, so more of them gain little
 
 
 def add_path_argument(
@@ -49,7 +51,8 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=count,
         metavar="N",
-        help="processes that decode; the rows do not depend on it (default: one per core for large captures, else 1)",
+        help="processes that decode captures of 64 MB or more; the output does not depend on it "
+        f"(default: one per core, at most {_MOST_JOBS})",
     )
 
 
@@ -97,22 +100,29 @@ def refuse_for_lake(args: argparse.Namespace) -> None:
 def make_settings(args: argparse.Namespace) -> Settings:
     """Analysis settings from the arguments of `add_filter_arguments`, with every rule."""
     keep_freed_memory()
+    jobs = _jobs(args)
     return Settings(
         sensor=args.sensor,
         keylog=load_keylog(args),
         redactor=_redactor(args),
         filter=ConnectionFilter(args.uid, args.host, args.port, args.stream, args.since, args.until),
-        helpers=_helpers(args),
+        jobs=jobs,
+        warn=lambda text: print(f"rtmp-spark: {text}", file=sys.stderr),
+        helpers=HelperPool(jobs - 1) if jobs > 1 else None,  # they start only for connections with much data
     )
 
 
-def _helpers(args: argparse.Namespace) -> HelperPool | None:
-    """Processes beside this one; they start only for connections with much data."""
-    jobs = getattr(args, "jobs", 1)
-    if jobs is None:
-        files = [path for argument in args.paths if (path := Path(argument.rpartition("=")[2])).is_file()]
-        jobs = os.cpu_count() or 1 if sum(file.stat().st_size for file in files) > _LARGE_BYTES else 1
-    return HelperPool(jobs - 1) if jobs > 1 else None
+def _jobs(args: argparse.Namespace) -> int:
+    jobs: int | None = getattr(args, "jobs", 1)
+    if jobs is not None:
+        return jobs
+    files = [path for argument in args.paths if (path := Path(argument.rpartition("=")[2])).exists()]
+    if sum(file.stat().st_size for file in files if file.is_file()) < SEPARATED_BYTES and not any(
+        map(Path.is_dir, files)
+    ):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_JOBS)
 
 
 def _redactor(args: argparse.Namespace) -> Redactor:

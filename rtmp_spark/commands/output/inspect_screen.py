@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -49,6 +49,12 @@ _VERDICT_COLUMNS = {
 }  # fmt: skip
 
 
+class _Note(NamedTuple):
+    uid: str
+    messages: int
+    lines: MessageLines | None  # if it may have to be shown in detail
+
+
 class InspectScreen(ConnectionObserver):
     """Collects rows and connections while a recording is read; `show` prints the screen. Connections that end while a
     capture is still being written are printed at once."""
@@ -59,20 +65,25 @@ class InspectScreen(ConnectionObserver):
         self._verbose = verbose
         self._before_printing = before_printing
         self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
-        self._connections = 0
+        self._notes = self._connections = 0
         self._message_count = 0
         self._messages: dict[str, MessageLines] = {}  # of the connections to show in detail
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         self._batches[table].append(batch)
 
-    def closed(self, connection: ConnectionAnalysis) -> None:
+    def note(self, connection: ConnectionAnalysis) -> _Note:
+        self._notes += 1
+        count = sum(d.messages_seen for d in connection.directions if d is not None)
+        return _Note(connection.uid, count, message_lines(connection) if self._verbose or self._notes == 1 else None)
+
+    def noted(self, note: _Note) -> None:
         self._connections += 1
-        self._message_count += sum(d.messages_seen for d in connection.directions if d is not None)
-        if self._verbose or self._connections == 1:
-            self._messages[connection.uid] = message_lines(connection)
-        else:
+        self._message_count += note.messages
+        if self._connections > 1 and not self._verbose:
             self._messages.clear()
+        elif note.lines is not None:
+            self._messages[note.uid] = note.lines
 
     def settled(self, batches: Sequence[Batch]) -> None:
         rows: dict[str, list[Row]] = {"connections": [], "streams": [], "findings": []}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rtmp_spark.capture.service import HTTP, RTMPT
+from rtmp_spark.capture.tcp.connection_share import NotSeparable
 from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_session import RtmptSession, Sink
 from rtmp_spark.capture.unwrap.wrapping import Noted, WrappingFacts
@@ -102,6 +103,13 @@ class Tunnels:
         began = (s for s in self._sessions.values() if s.connection is connection)
         heard = (s.heard_ns + SILENT_NS for s in began if s.members - {connection.number})
         return max(heard, default=0)
+
+
+class NoTunnels(Tunnels):
+    """For a process that sees only some connections: a session may use the others."""
+
+    def begin(self, server: Any, session: RtmptSession) -> None:
+        raise NotSeparable
 
 
 def _ignore(item: Item) -> None:

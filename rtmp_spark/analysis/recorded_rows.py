@@ -1,0 +1,106 @@
+"""The rows of some connections, recorded in one process and added to the tables in another.
+
+Each entry has a key. Entries of all processes, sorted by it, are in the order in which one process would add them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
+from rtmp_spark.analysis.row_sink import Row, RowSink
+from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
+
+
+class Stage(IntEnum):
+    """When rows are added: after a window, at the end for connections of a few packets, then for all others."""
+
+    WINDOW = 0
+    BRIEF_FLOWS = 1
+    END = 2
+
+
+class Recorded(NamedTuple):
+    """What one connection added. `frame` is its first packet."""
+
+    stage: int
+    is_over: bool
+    frame: int
+    calls: list[tuple[str, tuple[Any, ...]]]
+
+    @property
+    def key(self) -> tuple[int, bool, int]:
+        return self[:3]
+
+
+class RecordedRows(RowSink):
+    """Records calls instead of collecting rows; `mark` ends those of one connection."""
+
+    def __init__(self, tables: Iterable[str]) -> None:
+        super().__init__(tables)
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+        self._entries: list[Recorded] = []
+        self.deliveries = _RecordedDeliveries(self._calls)
+
+    def observer(self, observer: ConnectionObserver) -> ConnectionObserver:
+        """Records the notes of this observer."""
+        return _RecordedNotes(observer, self._calls)
+
+    def add_group(self, table: str, uid: str, direction: str, rows: Sequence[Row]) -> None:
+        if self.wants(table) and rows:
+            self._calls.append(("add_group", (table, uid, direction, rows)))
+
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        if self.wants(table) and rows:
+            self._calls.append(("add", (table, rows)))
+
+    def add_late(self, table: str, rows: Sequence[Row]) -> None:
+        if rows:
+            self._calls.append(("add_late", (table, rows)))
+
+    def mark(self, stage: Stage, is_over: bool, frame: int) -> None:
+        if self._calls:
+            self._entries.append(Recorded(int(stage), is_over, frame, self._calls[:]))
+            self._calls.clear()
+
+    def take(self) -> list[Recorded]:
+        entries, self._entries = self._entries, []
+        return entries
+
+
+class _RecordedDeliveries(Deliveries):
+    def __init__(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def collect(self, uid: str, direction: str, messages: Sequence[Row], media: Sequence[Row]) -> None:
+        self._calls.append(("collect", (uid, direction, messages, media)))
+
+
+class _RecordedNotes(ConnectionObserver):
+    def __init__(self, observer: ConnectionObserver, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        self._observer = observer
+        self._calls = calls
+
+    def closed(self, connection: ConnectionAnalysis) -> None:
+        self._calls.append(("noted", (self._observer.note(connection),)))
+
+
+def replay(
+    entries: Iterable[Recorded], sink: RowSink, deliveries: Deliveries | None, observer: ConnectionObserver
+) -> int:
+    """Make the recorded calls; returns how many notes the observer got."""
+    notes = 0
+    for entry in entries:
+        for name, values in entry.calls:
+            if name == "collect":
+                assert deliveries is not None
+                deliveries.collect(*values)
+            elif name == "noted":
+                observer.noted(*values)
+                notes += 1
+            else:
+                getattr(sink, name)(*values)
+    return notes

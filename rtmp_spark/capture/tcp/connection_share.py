@@ -1,0 +1,62 @@
+"""Chooses which connections of a recording one of several processes takes.
+
+Every process sees all packets and makes the same choices, so that they agree without talking to each other.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from rtmp_spark.capture.packets.connection_groups import group
+from rtmp_spark.capture.packets.tcp_segments import Segments
+from rtmp_spark.codec.limits import SHARED_OUT_CONNECTIONS
+
+
+class NotSeparable(Exception):
+    """The connections of this recording must be analyzed by one process."""
+
+
+def largest_share(segments: Segments) -> float:
+    """Which part of the bytes belongs to the largest connection."""
+    flows = group(segments)
+    sizes = np.add.reduceat(segments.length[flows.order] + 1, flows.starts)
+    return float(sizes.max() / sizes.sum())
+
+
+class ConnectionShare:
+    """The connections of process number `own` of `parts` processes. A new one goes to the process that has the fewest
+    bytes of the current batch."""
+
+    def __init__(self, own: int, parts: int) -> None:
+        self.own, self.parts = own, parts
+        self._part: dict[bytes, int] = {}  # by the key of a connection
+
+    def select(self, segments: Segments) -> Segments:
+        """The segments of the own connections."""
+        flows = group(segments)
+        sizes = np.add.reduceat(segments.length[flows.order] + 1, flows.starts).tolist()
+        known = [self._part.get(key, -1) for key in flows.keys]
+        loads = [0] * self.parts
+        for part, size in zip(known, sizes):
+            if part >= 0:
+                loads[part] += size
+        for number in sorted(range(len(known)), key=lambda n: -sizes[n]):
+            if known[number] < 0:
+                known[number] = part = self._choose(flows.keys[number], loads)
+                loads[part] += sizes[number]
+        is_own = np.zeros(len(segments), bool)
+        is_own[flows.order] = (np.array(known) == self.own)[flows.group]
+        return segments.select(is_own)
+
+    def _choose(self, key: bytes, loads: list[int]) -> int:
+        if len(self._part) >= SHARED_OUT_CONNECTIONS:
+            return zlib.crc32(key) % self.parts
+        part = self._part[key] = loads.index(min(loads))
+        return part
+
+    def require(self, used: int, most: int) -> None:
+        """Raise if all processes together may use more than `most`: what is dropped then depends on all of them."""
+        if used * self.parts > most:
+            raise NotSeparable
