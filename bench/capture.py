@@ -3,7 +3,8 @@
     python bench/make_captures.py DIR && python bench/capture.py DIR [NAME...] [--repeat 2]
 
 Prints CPU seconds of the whole processes, including imports, and their peak resident memory, with the number of
-messages that each program found; both should find all messages of the capture.
+messages that each program found; both should find all messages of the capture. `ratio` compares the CPU seconds of one
+process. `wall` compares the time that passes if `inspect` uses all cores: run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-OURS = [sys.executable, "-m", "rtmp_spark.cli", "inspect"]
+OURS = [sys.executable, "-m", "rtmp_spark.cli", "inspect", "--jobs"]
+CORES = len(os.sched_getaffinity(0))
 TSHARK = [
     "tshark", "-o", "rtmpt.max_packet_size:16777215", "-o", "tcp.reassemble_out_of_order:TRUE",
     "-d", "tcp.port==1935,rtmpt", "-Y", "rtmpt", "-T", "fields", "-e", "rtmpt.header.csid",
@@ -60,14 +62,15 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     args = parser.parse_args()
     known = json.loads((args.directory / "captures.json").read_text())
-    print("capture        MB  messages    tshark   CPU s     MB     inspect   CPU s     MB  ratio")
+    print("capture        MB  messages    tshark   CPU s     MB     inspect   CPU s     MB  ratio  all cores    wall")
     for name in args.names or [n for n in known if n != "files10k"]:
         path = args.directory / f"{name}.pcap"
-        theirs, ours = [], []
+        theirs, ours, on_all_cores = [], [], []
         for _ in range(args.repeat):
             if shutil.which("tshark"):
                 theirs.append(measure([*TSHARK, "-r", str(path)], "fields"))
-            ours.append(measure([*OURS, str(path)], "screen"))
+            ours.append(measure([*OURS, "1", str(path)], "screen"))
+            on_all_cores.append(measure([*OURS, str(CORES), str(path)], "screen"))
         own = min(ours)
         size = path.stat().st_size / 1e6
         cells = f"{name:<10} {size:>6.0f} {known[name].get('messages', known[name]['client_messages']):>9}"
@@ -75,7 +78,10 @@ def main() -> None:
             other = min(theirs)
             cells += f" {other.messages:>9} {other.cpu_s:>7.1f} {other.rss_mb:>6.0f}  "
         cells += f" {own.messages:>9} {own.cpu_s:>7.1f} {own.rss_mb:>6.0f}"
-        print(cells + (f"  {min(theirs).cpu_s / own.cpu_s:>4.1f} x" if theirs else ""), flush=True)
+        cells += f"  {min(theirs).cpu_s / own.cpu_s:>4.1f} x" if theirs else ""
+        wall = min(cost.wall_s for cost in on_all_cores)
+        cells += f"  {wall:>7.2f} s"
+        print(cells + (f"  {min(cost.wall_s for cost in theirs) / wall:>4.1f} x" if theirs else ""), flush=True)
 
 
 if __name__ == "__main__":
