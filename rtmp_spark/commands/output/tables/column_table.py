@@ -15,6 +15,7 @@ from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
 _CELL_CHARS = 48  # of a text that is not printed on a terminal
 _NARROWEST = 12  # characters to which a column may be cut to fit the terminal
 _NARROWEST_TEXT = 20  # and to which those of a table may be: less of a text says nothing
+_FIRST_ROWS = 1000  # from which the widths are taken; DuckDB returns small results in several batches
 _GAP = "  "
 
 
@@ -26,21 +27,37 @@ class _Column(NamedTuple):
 
 
 def print_table(batches: Iterable[Batch], out: TextIO, width: int | None = None) -> None:
-    """Print aligned columns, numbers to the right. A column without any value in the first batch is left out.
+    """Print aligned columns, numbers to the right. Widths are those of the first rows; a column without any value in
+    these is left out.
 
     With a `width`, lines fit into it: times without the date if it is always the same, and texts are cut.
     """
-    columns: list[_Column] = []
+    columns: list[_Column] | None = None
+    first: list[dict[str, Any]] = []
     for _, batch in batches:
         rows = list(json_rows(batch))
-        if not rows:
-            continue
-        if not columns:
-            columns = _columns(batch.schema, rows, width)
-            out.write(_line(columns, [column.name for column in columns]))
-        for row in rows:
-            out.write(_line(columns, [_cell(row[column.name], width, column.time_from) for column in columns]))
-        out.flush()
+        schema = batch.schema
+        if columns is None:
+            first += rows
+            if len(first) < _FIRST_ROWS:
+                continue
+            columns, rows = _begin(schema, first, out, width), first
+        _print_rows(columns, rows, out, width)
+    if columns is None and first:
+        _print_rows(_begin(schema, first, out, width), first, out, width)
+
+
+def _begin(schema: pa.Schema, first: list[dict[str, Any]], out: TextIO, width: int | None) -> list[_Column]:
+    columns = _columns(schema, first, width)
+    out.write(_line(columns, [cut(column.name, column.width) for column in columns]))
+    return columns
+
+
+def _print_rows(columns: list[_Column], rows: list[dict[str, Any]], out: TextIO, width: int | None) -> None:
+    for row in rows:
+        cells = [_cell(row[column.name], width, column.time_from) for column in columns]
+        out.write(_line(columns, cells if width is None else [cut(cell, c.width) for cell, c in zip(cells, columns)]))
+    out.flush()
 
 
 def _columns(schema: pa.Schema, rows: list[dict[str, Any]], width: int | None) -> list[_Column]:
@@ -84,8 +101,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _line(columns: Sequence[_Column], cells: Sequence[str]) -> str:
-    short = [cut(cell, column.width) for cell, column in zip(cells, columns)]
-    aligned = (cell.rjust(c.width) if c.is_number else cell.ljust(c.width) for cell, c in zip(short, columns))
+    aligned = (cell.rjust(c.width) if c.is_number else cell.ljust(c.width) for cell, c in zip(cells, columns))
     return _GAP.join(aligned).rstrip() + "\n"
 
 

@@ -11,11 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rtmp_spark.cli import main
 from rtmp_spark.commands.output.tables.brief_columns import BRIEF_COLUMNS
-from rtmp_spark.commands.output.tables.column_table import fitted
+from rtmp_spark.commands.output.tables.column_table import fitted, print_table
 from rtmp_spark.schema import TABLES
 
 PUBLISH = "ffmpeg_publish_h264_aac.pcap"
@@ -40,6 +41,15 @@ def test_csv_and_json_have_all_columns_unless_some_are_chosen(
     chosen = run(capsys, capture, "--table", "commands", "--csv", "--columns", "name,frame").splitlines()
     assert chosen[0] == "name,frame" and chosen[1].startswith("connect,")
     assert [*json.loads(run(capsys, capture, "--table", "streams", "--json", "--columns", "role"))] == ["role"]
+
+
+@pytest.mark.parametrize("width", [None, 40])
+def test_widths_fit_the_rows_of_all_small_batches(width: int | None) -> None:
+    """DuckDB returns the groups of a query in several batches, in any order."""
+    batches = [pa.record_batch({"verdict": [verdict], "n": [n]}) for verdict, n in (("ok", 7), ("degraded", 33))]
+    out = io.StringIO()
+    print_table((("sql", batch) for batch in batches), out, width)
+    assert out.getvalue() == "verdict    n\nok         7\ndegraded  33\n"
 
 
 def test_a_condition_and_a_limit(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
