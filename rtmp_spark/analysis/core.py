@@ -106,9 +106,9 @@ class AnalysisCore:
         self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
         self._stage = Stage.WINDOW
-        self.live = False  # whether the observer is told about connections as soon as they are settled
-        self._told: set[int] = set()  # connections that it knows
-        self._to_tell = SETTLED_PER_WINDOW
+        self.live = False  # whether the observer gets connections as soon as they are settled
+        self._announced: set[int] = set()  # connections that the observer has
+        self._announcements_left = SETTLED_PER_WINDOW  # in this window
         self.connections = 0
         self.refusals: Counter[str] = Counter()  # why connections gave no rows
         self.other_connections: Counter[int] = Counter()  # TCP connections that are not RTMP, by file number
@@ -282,7 +282,7 @@ class AnalysisCore:
         connection = analysis.connection
         if self.live and self._finished is None:
             self._tell(analysis)
-        self._told.discard(connection.number)
+        self._announced.discard(connection.number)
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
@@ -307,20 +307,20 @@ class AnalysisCore:
         for analysis in self._open.values():
             if analysis.connection.closed_ts_ns is not None:
                 self._tell(analysis)
-        self._to_tell = SETTLED_PER_WINDOW
+        self._announcements_left = SETTLED_PER_WINDOW
 
     def _tell(self, analysis: ConnectionAnalysis) -> None:
         """Show the observer the rows that this connection would have if it were over: those of a copy."""
         connection = analysis.connection
         if (
-            not self._to_tell
-            or connection.number in self._told
+            not self._announcements_left
+            or connection.number in self._announced
             or analysis.refusal is not None
             or analysis.wrapping is not None
         ):
             return
-        self._told.add(connection.number)
-        self._to_tell -= 1
+        self._announced.add(connection.number)
+        self._announcements_left -= 1
         saved = {
             "connection": connection.state(None),
             "analysis": analysis.state(),
