@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,12 @@ def spark() -> Iterator[SparkSession]:
     session = start_spark("local[2]", small=True)  # all requirements are met, so a failure to start is an error
     yield session
     session.stop()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)  # optional: unknown without pytest-xdist
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores for `-n auto`, because many tests wait: for a relay, a timeout, another program."""
+    return (yield) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marks
