@@ -6,10 +6,15 @@ from rtmp_spark.codec.limits import HISTOGRAM_VALUES
 
 
 class Histogram:
-    __slots__ = ("counts",)
+    """`total` is the number of values counted."""
 
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+    __slots__ = ("_median", "_median_of", "counts", "total")
+
+    def __init__(self, counts: dict[int, int] | None = None) -> None:
+        self.counts = counts or {}
+        self.total = sum(self.counts.values())
+        self._median: float | None = None
+        self._median_of = 0  # the total for which _median was computed
 
     def add(self, value: int) -> None:
         counts = self.counts
@@ -17,20 +22,22 @@ class Histogram:
             counts[value] += 1
         elif len(counts) < HISTOGRAM_VALUES:
             counts[value] = 1
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
+        else:
+            return
+        self.total += 1
 
     def median(self) -> float | None:
         """The lower median; None without values."""
-        total = self.total
-        if not total:
-            return None
+        if self._median_of != self.total:
+            self._median_of = self.total
+            self._median = self._computed_median()
+        return self._median
+
+    def _computed_median(self) -> float:
         seen = 0
         for value in sorted(self.counts):
             seen += self.counts[value]
-            if 2 * seen >= total:
+            if 2 * seen >= self.total:
                 return float(value)
         raise AssertionError("counts add up to their total")
 
@@ -56,6 +63,4 @@ class Histogram:
 
     @classmethod
     def resume(cls, state: list[tuple[int, int]]) -> Histogram:
-        histogram = cls()
-        histogram.counts = dict(state)
-        return histogram
+        return cls(dict(state))
