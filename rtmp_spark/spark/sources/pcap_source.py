@@ -20,11 +20,17 @@ from rtmp_spark.spark.arrow_types import spark_schema
 
 from .pcap_reader import PcapReader, packet_schema
 from .pcap_stream import PcapStreamReader
-from .source_options import SourceOptions
+from .source_options import SourceOptions, refuse_unknown
+
+OPTIONS = ("payload", "filesOnly", "splitSize", "settle", "late", "maxFilesPerTrigger")
 
 
 class PcapDataSource(DataSource):
     """The data source that is registered as `pcap`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        refuse_unknown(options, OPTIONS, self.name())
 
     @classmethod
     def name(cls) -> str:

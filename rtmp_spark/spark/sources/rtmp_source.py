@@ -38,15 +38,20 @@ from rtmp_spark.schema import arrow_schema
 from rtmp_spark.spark.arrow_types import spark_schema, spark_type
 
 from .pcap_reader import shown
-from .source_options import SourceOptions
+from .source_options import SourceOptions, refuse_unknown
 
 TABLES = (*ALL_TABLES, "deliveries", "payloads")
+OPTIONS = ("table", "uid", "host", "port", "since", "until", "sensor", "keylog", "keepSecrets")
 ABOUT_FILES = ("captures", "findings")  # they say what is wrong with a file
 _CAPTURE_IDS = {"capture_id", "capture_id_last", "capture_ids"}
 
 
 class RtmpDataSource(DataSource):
     """The data source that is registered as `rtmp`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        refuse_unknown(options, OPTIONS, self.name())
 
     @classmethod
     def name(cls) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 
 from rtmp_spark.analysis.filter_values import parse_host, parse_port, parse_time
 from rtmp_spark.capture.unwrap.tls import keylog
@@ -13,6 +14,22 @@ from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.redact import load_key
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_FROM_SPARK = ("path", "paths", "serialization.format")  # `load` and the catalog add them
+_SPARK_PREFIXES = ("spark.", "__")
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], source: str) -> None:
+    """A mistyped option would otherwise be ignored, and the rows would be those of another question."""
+    names = {name.lower(): name for name in known}
+    for name in given:
+        lower = name.lower()
+        if lower in names or lower in _FROM_SPARK or lower.startswith(_SPARK_PREFIXES):
+            continue
+        near = get_close_matches(lower, names, 1)
+        remedy = f"Did you mean {names[near[0]]}? " if near else ""
+        raise UserError(
+            f'format("{source}") has no option {name!r}.', f"{remedy}Its options are {', '.join(names.values())}."
+        )
 
 
 class SourceOptions:
