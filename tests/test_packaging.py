@@ -1,9 +1,12 @@
-"""The content of the wheel and the sdist, built as `make dist` builds them; the wheel runs without installation."""
+"""The content of the wheel and the sdist, built as `make dist` builds them, and the Dockerfile as far as it can be
+tested without Docker; the wheel runs without installation."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +21,7 @@ pytest.importorskip("build", reason="build is not installed")
 pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 or later is not installed")
 
 ROOT = Path(__file__).parent.parent
+DOCKERFILE = ROOT / "Dockerfile"
 pytestmark = pytest.mark.slow
 
 
@@ -100,10 +104,43 @@ def test_the_version_is_written_in_one_file() -> None:
     assert holders == ["rtmp_spark/__init__.py"]
 
 
-def test_the_dockerfile_uses_extras_and_files_that_exist() -> None:
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def docker_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that `pip install /src` builds in the Dockerfile, from copies of the files that its COPY lines name."""
+    source, out = tmp_path_factory.mktemp("docker-source"), tmp_path_factory.mktemp("docker-dist")
+    unbuilt = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for line in re.findall(r"^COPY (.+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE):
+        *names, target = line.split()
+        for name in names:
+            if (ROOT / name).is_dir():  # COPY copies what a directory contains
+                shutil.copytree(ROOT / name, source / target, ignore=unbuilt)
+            else:
+                shutil.copy(ROOT / name, source / target)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def test_the_files_that_the_dockerfile_copies_build_the_complete_wheel(dist: Path, docker_wheel: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as complete, zipfile.ZipFile(docker_wheel) as copied:
+        assert set(complete.namelist()) - set(copied.namelist()) == set()
+
+
+def test_the_dockerfile_uses_extras_and_a_command_of_its_wheel(docker_wheel: Path) -> None:
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    (metadata,) = importlib.metadata.distributions(path=[str(docker_wheel)])
     extras = {name for group in re.findall(r"/src\[([\w,]+)\]", text) for name in group.split(",")}
-    known = importlib.metadata.metadata("rtmp-spark").get_all("Provides-Extra")
-    assert extras and extras <= set(known or ())
-    copied = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
-    assert copied and all((ROOT / name).exists() for name in copied)
+    assert extras and extras <= set(metadata.metadata.get_all("Provides-Extra") or ())
+    commands = set(re.findall(r'^ENTRYPOINT \["([^"]+)"', text, re.MULTILINE))
+    assert commands and commands <= {entry.name for entry in metadata.entry_points.select(group="console_scripts")}
+
+
+def test_hadolint_has_no_objection_to_the_dockerfile() -> None:
+    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([hadolint, str(DOCKERFILE)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
