@@ -42,6 +42,7 @@ from rtmp_spark.forensics.streams import stream_verdict
 from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradictions, declaration
 from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
+from rtmp_spark.forensics.streams.stalls import receiver_waited
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
@@ -248,6 +249,9 @@ class ConnectionRules:
         for span in session.spans:
             self._first_spans.setdefault((span.direction, span.stream_id), span)
             findings.extend(_of(span, self._stream_findings(span, ending, both_captured)))
+        played = [measure.recorded for measure in self._measures if measure.direction == "s2c"]
+        if played and all(played):  # a player of a file reads it at the speed of playback
+            findings.lower_to_info(ViolationCode.TCP_ZERO_WINDOW, "s2c")
         drop_explained(findings, ending, session)
 
     def _publishes(self) -> bool:
@@ -265,6 +269,8 @@ class ConnectionRules:
         # A lossy link is bad for both directions: of the other one only a stall may be visible.
         troubled = {second for stream in ending.streams.values() for second in stream.loss.troubled_seconds}
         tcp = TcpTrouble(troubled, self._zero_windows.closed_ms(direction))
+        if measure.recorded:
+            measure.stalls.forget(lambda stall: receiver_waited(stall, tcp.zero_window_ms))
         tracks, waits, until = measure.paced_tracks(), self.flow.waits(direction), measure.closed_us
         slow = slow_finding(tracks, direction, stream_id, until, measure.recorded, tcp)
         found += slow + fast_finding(tracks, direction, stream_id, until, measure.recorded)

@@ -26,7 +26,13 @@ from kit.rtmp_talks import (
 from rtmp_relay.frames import Tag
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec.command import dump_command
-from rtmp_spark.codec.message import dump_abort, dump_acknowledgement, dump_ping_request
+from rtmp_spark.codec.message import (
+    STREAM_IS_RECORDED,
+    dump_abort,
+    dump_acknowledgement,
+    dump_ping_request,
+    dump_stream_event,
+)
 from rtmp_spark.forensics.streams.stalls import Stall, Stalls
 
 
@@ -283,6 +289,17 @@ def test_a_short_zero_window_is_an_info(path: Path, closed_ms: int, severity: st
     said.talk.add(SERVER, ACK, window=0)
     said.wait(closed_ms / 1000).talk.add(SERVER, ACK)
     assert found_rules(path, goodbye(said)) == [("TCP_ZERO_WINDOW", severity, "server")]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_player_of_a_file_may_let_the_server_wait(path: Path, recorded: bool) -> None:
+    """FFmpeg with -re, VLC and mpv read a file at the speed of playback; the server sends as fast as they read."""
+    said = played().send(SERVER, 4, dump_stream_event(STREAM_IS_RECORDED, 1)) if recorded else played()
+    media(said, SERVER).talk.add(CLIENT, ACK, window=0)
+    said.wait(2).talk.add(CLIENT, ACK)
+    media(said, SERVER, later=3000, spoil=lambda tag: None if is_config(tag) else tag)
+    live = [("TCP_ZERO_WINDOW", "warning", "client"), ("TIME_STALL", "warning", "client")]
+    assert found_rules(path, goodbye(said)) == ([("TCP_ZERO_WINDOW", "info", "client")] if recorded else live)
 
 
 def half_of_a_command(said: RtmpTalk) -> RtmpTalk:

@@ -138,7 +138,8 @@ ENTRIES = (
         "Zero window: the receiver is full",
         "RFC 9293 3.8.6",
         when="The receiver announced a TCP window of 0: its buffer was full, and the sender had to wait. It is a "
-        "warning from 200 ms in total on, otherwise an info.",
+        "warning from 200 ms in total on, otherwise an info. It is an info for players of files too: they read at the "
+        "speed of playback and let the server wait.",
         why="The receiver is too slow, not the network: a blocked disk, a busy event loop, or a paused player.",
         remedy="Check the load of the receiver first. Raise its receive buffer only after that.",
         wireshark="tcp.analysis.zero_window",

@@ -234,7 +234,7 @@ def _cause(
     enough_ms = stall.length_us / 1000 * STALL_CAUSE_SHARE
     sender = SENDER[direction]
     closed_ms = _zero_window_within(stall, zero_window_ms)
-    if closed_ms >= enough_ms:  # the sender could not send, whatever else happened
+    if receiver_waited(stall, zero_window_ms):  # the sender could not send, whatever else happened
         receiver = RECEIVER[direction]
         return _StallCause(receiver, f"zero window for most of the stall: the {receiver} did not read its data")
     if stall.leap_ms >= enough_ms:
@@ -255,6 +255,12 @@ def _cause(
         "of capture is slower than the stream"
     )
     return _StallCause(None, text, of_delivery=True)
+
+
+def receiver_waited(stall: Stall, zero_window_ms: Mapping[int, float]) -> bool:
+    """Whether the receiver had closed its window for most of a stall. A player of a file does so because it has enough
+    media, and misses nothing."""
+    return _zero_window_within(stall, zero_window_ms) >= stall.length_us / 1000 * STALL_CAUSE_SHARE
 
 
 def _zero_window_within(stall: Stall, zero_window_ms: Mapping[int, float]) -> float:

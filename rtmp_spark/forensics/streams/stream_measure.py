@@ -218,7 +218,7 @@ class StreamMeasure:
         else:
             self._begin(track, row)
         place = row[MSG_NO], row[FRAME], at
-        if not self._lagging:
+        if not self._lagging or dts != before:  # equal ones may only repeat a delta that was lost
             track.pace.add(ts, dts, place)
         last = self._last_ts
         if last is not None:

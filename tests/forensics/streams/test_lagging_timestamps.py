@@ -66,6 +66,18 @@ def test_the_next_absolute_timestamp_after_a_loss_does_not_go_backwards(tmp_path
     assert rules(ended(talk, tmp_path)) == {"TCP_GAP"}
 
 
+def test_lagging_timestamps_count_in_the_pace(tmp_path: Path) -> None:
+    """30 frames (1.2 s) arrive in 0.12 s, 50 are lost, and 120 (4.8 s) arrive in 4.8 s. The lost deltas are missing in
+    all timestamps after them, but not in their differences."""
+    talk = publishing()
+    for number in range(200):
+        send(talk.wait(STEP / (10_000 if number < LOST.start else 1000)), number, number * STEP)
+        if number in LOST:
+            del talk.talk.packets[-2:]
+    (stream,) = ended(talk, tmp_path)["streams"]
+    assert stream["pace"] == pytest.approx(6 / 4.92, abs=0.1)  # packets take time of their own
+
+
 @pytest.mark.parametrize("jump_at", [LOST.start - 10, LOST.stop + 10, ABSOLUTE + 10])
 def test_a_jump_before_or_after_a_loss_is_reported(tmp_path: Path, jump_at: int) -> None:
     talk = lossy(lambda number: number * STEP + (5000 if number >= jump_at else 0))
