@@ -6,22 +6,23 @@ and `str.join` can make their buffers. A type that no table uses raises TypeErro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 _NUMBERS = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 
 
-def arrow_batch(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+def arrow_batch(columns: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
     arrays = [arrow_column(values, field.type, field.nullable) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def arrow_column(values: Sequence[Any], kind: pa.DataType, nullable: bool = True) -> pa.Array:
+def arrow_column(values: Sequence[object], kind: pa.DataType, nullable: bool = True) -> pa.Array:
     """An array of type `kind`. Values may be None if the column is nullable."""
     count = len(values)
     if count == 0:
@@ -34,17 +35,18 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType, nullable: bool = True
     if missing:
         present = np.fromiter((value is not None for value in values), bool, count)
         validity = pa.py_buffer(np.packbits(present, bitorder="little"))
-    given: Any
+    given: Any = values
     numpy_type = np.int64 if pa.types.is_timestamp(kind) else _NUMBERS.get(kind)
     if numpy_type is not None:
-        given = [0 if value is None else value for value in values] if missing else values
+        if missing:
+            given = [0 if value is None else value for value in values]
         data = np.array(given, numpy_type)
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(data)])
     if pa.types.is_boolean(kind):
         bits = np.packbits(np.fromiter(map(bool, values), bool, count), bitorder="little")
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(bits)])
     if pa.types.is_string(kind):
-        return _texts(values, count, validity, kind)
+        return _texts(given, count, validity, kind)
     if pa.types.is_binary(kind):
         given = [value or b"" for value in values] if missing else values
         buffers = [validity, pa.py_buffer(_offsets(given)), pa.py_buffer(b"".join(given))]
@@ -60,13 +62,13 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType, nullable: bool = True
     raise TypeError(f"no table has a column of type {kind}")
 
 
-def _offsets(pieces: Sequence[Any]) -> Any:
+def _offsets(pieces: Sequence[Sized]) -> npt.NDArray[np.int32]:
     offsets = np.zeros(len(pieces) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, pieces), np.int32, len(pieces)), out=offsets[1:])
     return offsets
 
 
-def _texts(values: Sequence[str | None], count: int, validity: Any, kind: pa.DataType) -> pa.Array:
+def _texts(values: Sequence[str | None], count: int, validity: pa.Buffer | None, kind: pa.DataType) -> pa.Array:
     given: Sequence[str] = [value or "" for value in values] if validity is not None else values  # type: ignore[assignment]
     joined = "".join(given)
     if joined.isascii():

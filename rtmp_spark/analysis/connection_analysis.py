@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from rtmp_spark.analysis.command_rows import CommandRows
-from rtmp_spark.analysis.interval_rows import OpenSeconds, TcpSecond
+from rtmp_spark.analysis.interval_rows import OpenSeconds, SecondsState, TcpSecond
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
 from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
@@ -22,18 +22,18 @@ from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.wrapping import Wrapping
 from rtmp_spark.codec.limits import OPEN_SECONDS, SETTLED_SECONDS
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets, PendingFactRedaction
-from rtmp_spark.conversation.conversation import Conversation, ConversationOptions, Progress
+from rtmp_spark.conversation.conversation import Conversation, ConversationOptions, ConversationState, Progress
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
 from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder
 from rtmp_spark.conversation.ending import Ending, close_cause
 from rtmp_spark.conversation.fact_order import Release
 from rtmp_spark.conversation.facts import CommandFact, Facts, MediaRows
-from rtmp_spark.conversation.session import Session
-from rtmp_spark.forensics.connection_rules import ConnectionRules
+from rtmp_spark.conversation.session import Session, SessionState
+from rtmp_spark.forensics.connection_rules import ConnectionRules, RulesState
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
 from rtmp_spark.forensics.fact_rules import fact_findings
-from rtmp_spark.forensics.findings import Finding, FindingFold
+from rtmp_spark.forensics.findings import Finding, FindingFold, SavedKind
 from rtmp_spark.forensics.loss_rules import loss_pct
 
 _ALL_TIME = 1 << 62  # later than every packet
@@ -48,15 +48,24 @@ class ConnectionObserver:
         """A connection that gave rows is over."""
         self.noted(self.note(connection))
 
-    def note(self, connection: ConnectionAnalysis) -> Any:
+    def note(self, connection: ConnectionAnalysis) -> object:
         """What to keep of a connection that is over; it may be called in another process than `noted`."""
 
-    def noted(self, note: Any) -> None:
+    def noted(self, note: object) -> None:
         """Keep the result of `note`."""
 
     def settled(self, batches: Sequence[Batch]) -> None:
         """Both sides of a connection ended while the capture is still being written. These are its rows if no more
         packets of it come; `closed` follows later."""
+
+
+class AnalysisState(TypedDict):
+    conversation: ConversationState
+    session: SessionState
+    secrets: list[str]
+    rules: RulesState | None
+    findings: list[SavedKind]
+    seconds: list[SecondsState]
 
 
 @dataclass(frozen=True)
@@ -303,7 +312,7 @@ class ConnectionAnalysis:
         """The first second whose row of `intervals` may change if the connection continues; None: no row may."""
         return min((seconds.first for seconds in self.seconds if seconds.first is not None), default=None)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> AnalysisState:
         """The state between two windows, as JSON and without secrets."""
         redaction = PendingFactRedaction(self.secrets)
         conversation = self.conversation.state(redaction.fact, redaction.facts)
@@ -320,7 +329,7 @@ class ConnectionAnalysis:
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any], connection: Connection, context: AnalysisContext) -> ConnectionAnalysis:
+    def resume(cls, state: AnalysisState, connection: Connection, context: AnalysisContext) -> ConnectionAnalysis:
         own = cls(connection, context)
         saved = state["conversation"]
         own.conversation = Conversation.resume(saved, connection, context.options, context.tunnels)

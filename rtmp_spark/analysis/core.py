@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 
 from rtmp_spark.analysis.connection_analysis import (
     AnalysisContext,
+    AnalysisState,
     ConnectionAnalysis,
     ConnectionObserver,
 )
@@ -31,6 +32,7 @@ from rtmp_spark.capture.tcp.reassembler import Reassembler
 from rtmp_spark.capture.tcp.stream_items import Closed, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import NoTunnels, SessionWrapping, SharedConnection, Tunnels
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
 from rtmp_spark.conversation.conversation import ConversationOptions
@@ -41,6 +43,19 @@ from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 _AFTER_ALL = 1 << 62  # later than every packet
 _SETTLED_TABLES = ("connections", "streams", "findings")
 _NO_SECOND = 1 << 40  # later than every second
+
+
+class _EarlySecond(NamedTuple):
+    side: int
+    second: int
+    figures: TcpSecond
+
+
+class ConnectionState(TypedDict):
+    connection: list[Json]
+    analysis: AnalysisState | None
+    unacknowledged: list[list[int]]
+    early: list[_EarlySecond]
 
 
 class OpenConnection(NamedTuple):
@@ -54,13 +69,7 @@ class OpenConnection(NamedTuple):
     over_ns: int
     provisional_second: int
     wrapping: str | None
-    state: dict[str, Any]
-
-
-class _EarlySecond(NamedTuple):
-    side: int
-    second: int
-    figures: TcpSecond
+    state: ConnectionState
 
 
 class AnalysisCore:
@@ -350,7 +359,7 @@ class AnalysisCore:
                 continue
             analysis: ConnectionAnalysis | None = connection.tag
             saved = None if analysis is None else analysis.state()
-            state = {
+            state: ConnectionState = {
                 "connection": connection.state(self._next_head_ns),
                 "analysis": saved,
                 "unacknowledged": self._reassembler.unacknowledged(connection),
@@ -361,7 +370,7 @@ class AnalysisCore:
                 second = 0 if analysis is None else _NO_SECOND
             yield OpenConnection(connection, over_ns, second, wrapping_kind(saved), state)
 
-    def resume(self, state: dict[str, Any]) -> None:
+    def resume(self, state: ConnectionState) -> None:
         """Continue a connection of an earlier analysis; before its packets are fed. Connections on which RTMPT
         sessions began (`begins_tunnels`) come first, because others join them."""
         connection = self._reassembler.resume(state["connection"])
@@ -376,18 +385,19 @@ class AnalysisCore:
         self._reassembler.resume_unacknowledged(connection, state["unacknowledged"])
 
 
-def wrapping_kind(analysis_state: dict[str, Any] | None) -> str | None:
+def wrapping_kind(analysis_state: AnalysisState | None) -> str | None:
     """ "tls", "rtmpt", or "nested" (RTMPT inside TLS)."""
     wrapping = None if analysis_state is None else analysis_state["conversation"]["probe"]["wrapping"]
-    return None if wrapping is None else str(wrapping["kind"])
+    return None if wrapping is None else wrapping["kind"]
 
 
-def begins_tunnels(state: dict[str, Any]) -> bool:
+def begins_tunnels(state: ConnectionState) -> bool:
     """Whether an RTMPT session began on a saved connection."""
     analysis = state["analysis"]
     wrapping = None if analysis is None else analysis["conversation"]["probe"]["wrapping"]
     inside = wrapping["state"] if wrapping is not None else {}
-    return bool(inside.get("inner", inside).get("sessions"))
+    inner = inside.get("inner", inside)
+    return isinstance(inner, dict) and bool(inner.get("sessions"))
 
 
 def _first_frame(analysis: ConnectionAnalysis) -> int:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare, NotSeparable
 
 _PIPE_BYTES = 1 << 20  # a process waits if it is this much ahead of the others
 _NOT_SEPARABLE = "not separable"
 
-Send = Callable[[Any], None]
+Send = Callable[[object], None]
 
 
 class ProcessLost(Exception):
@@ -45,7 +45,7 @@ class DecodingProcesses:
             self._end()
             raise ProcessLost from error
 
-    def receive(self) -> list[Any]:
+    def receive(self) -> list[object]:
         """The next object of every process."""
         try:
             received = [pickle.load(process.pipe) for process in self._processes]
@@ -100,7 +100,7 @@ def _run(share: ConnectionShare, work: Callable[[ConnectionShare, Send], None], 
     with suppress(OSError, AttributeError):  # Python 3.10 has the constant, an old kernel may refuse
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
-    def send(what: Any) -> None:
+    def send(what: object) -> None:
         data = memoryview(pickle.dumps(what, 5))
         while data:
             data = data[os.write(writing, data) :]

@@ -163,7 +163,8 @@ class FlvExtraction(ConnectionObserver):
                 found.streams.append((stream, track))
         return found
 
-    def noted(self, note: _Note) -> None:
+    def noted(self, note: object) -> None:
+        assert isinstance(note, _Note)
         self.streams += note.streams
         self.only_incomplete |= note.only_incomplete
 

@@ -6,9 +6,9 @@ or when the connection ends. Nothing is interpolated: a second without packets a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rtmp_spark.conversation.facts import MediaSecond, Row, add_seconds
+from rtmp_spark.conversation.facts import MediaFigures, MediaSecond, Row, add_seconds
 
 
 class TcpSecond(NamedTuple):
@@ -42,6 +42,7 @@ class TcpSecond(NamedTuple):
         )  # fmt: skip
 
 
+SecondsState = tuple[list[tuple[int, TcpSecond]], list[tuple[int, MediaFigures]]]
 _NO_TCP = TcpSecond(0, 0, 0, 0, 0, -1, -1, 0, 0)
 _NO_MEDIA = MediaSecond()
 
@@ -87,11 +88,11 @@ class OpenSeconds:
             for second in chosen
         ]  # fmt: skip
 
-    def state(self) -> list[Any]:
-        return [list(self._tcp.items()), [[second, media.values()] for second, media in self._media.items()]]
+    def state(self) -> SecondsState:
+        return list(self._tcp.items()), [(second, media.values()) for second, media in self._media.items()]
 
     @classmethod
-    def resume(cls, state: list[Any]) -> OpenSeconds:
+    def resume(cls, state: SecondsState) -> OpenSeconds:
         own = cls()
         own._tcp = {second: TcpSecond(*figures) for second, figures in state[0]}
         own._media = {second: MediaSecond.resume(values) for second, values in state[1]}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -139,7 +139,7 @@ def _headers(batch: pa.RecordBatch) -> pa.Array:
     return pa.array([_NO_HEADER] * batch.num_rows, pa.large_binary())
 
 
-def _addresses(texts: pa.Array) -> Any:
+def _addresses(texts: pa.Array) -> npt.NDArray[np.uint8]:
     """(n, 16) bytes; IPv4 is mapped into IPv6."""
     encoded = texts.dictionary_encode()
     packed = [_packed(text) for text in encoded.dictionary.to_pylist()]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
-from rtmp_spark.analysis.row_sink import Row, RowSink
+from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 
 
@@ -22,13 +23,16 @@ class Stage(IntEnum):
     END = 2
 
 
+Call = tuple[str, tuple[object, ...]]  # the name of a method and its arguments
+
+
 class Recorded(NamedTuple):
     """What one connection added. `frame` is its first packet."""
 
     stage: int
     is_over: bool
     frame: int
-    calls: list[tuple[str, tuple[Any, ...]]]
+    calls: list[Call]
 
     @property
     def key(self) -> tuple[int, bool, int]:
@@ -40,7 +44,7 @@ class RecordedRows(RowSink):
 
     def __init__(self, tables: Iterable[str]) -> None:
         super().__init__(tables)
-        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+        self._calls: list[Call] = []
         self._entries: list[Recorded] = []
         self.deliveries = _RecordedDeliveries(self._calls)
 
@@ -71,7 +75,7 @@ class RecordedRows(RowSink):
 
 
 class _RecordedDeliveries(Deliveries):
-    def __init__(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+    def __init__(self, calls: list[Call]) -> None:
         super().__init__()
         self._calls = calls
 
@@ -80,7 +84,7 @@ class _RecordedDeliveries(Deliveries):
 
 
 class _RecordedNotes(ConnectionObserver):
-    def __init__(self, observer: ConnectionObserver, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+    def __init__(self, observer: ConnectionObserver, calls: list[Call]) -> None:
         self._observer = observer
         self._calls = calls
 
@@ -93,14 +97,9 @@ def replay(
 ) -> int:
     """Make the recorded calls; returns how many notes the observer got."""
     notes = 0
+    receivers = {"collect": deliveries, "noted": observer}
     for entry in entries:
         for name, values in entry.calls:
-            if name == "collect":
-                assert deliveries is not None
-                deliveries.collect(*values)
-            elif name == "noted":
-                observer.noted(*values)
-                notes += 1
-            else:
-                getattr(sink, name)(*values)
+            getattr(receivers.get(name, sink), name)(*values)
+            notes += name == "noted"
     return notes

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 from rtmp_spark import __version__
 from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
@@ -132,10 +132,10 @@ class _NotYetNoted(ConnectionObserver):
         self._observer = observer
         self._known = known
 
-    def note(self, connection: ConnectionAnalysis) -> Any:
+    def note(self, connection: ConnectionAnalysis) -> object:
         return self._observer.note(connection)
 
-    def noted(self, note: Any) -> None:
+    def noted(self, note: object) -> None:
         self._known -= 1
         if self._known < 0:
             self._observer.noted(note)
@@ -241,14 +241,15 @@ class Recording:
         """The same batches as `_undivided`, from rows that other processes decode."""
         with DecodingProcesses(self.settings.jobs, lambda share, send: self._decode_share(files, share, send)) as parts:
             for _ in files:
-                while isinstance((windows := parts.receive())[0], _Window):
+                while isinstance((received := parts.receive())[0], _Window):
+                    windows = cast("list[_Window]", received)
                     self._add_recorded([window.entries for window in windows])
                     if self._progress is not None:
                         self._progress(windows[0].size_bytes, windows[0].file_no)
                     yield from self._core.ready()
-                self.files.append(windows[0])
+                self.files.append(cast(FileFacts, received[0]))
                 yield from self._core.batches(self._capture_ids)
-            ends: list[_End] = parts.receive()
+            ends = cast("list[_End]", parts.receive())
         brief = any(entry.stage == Stage.BRIEF_FLOWS for end in ends for entry in end.entries)
         if brief and sum(end.brief_flows for end in ends) > BRIEF_FLOWS_AT_ONCE:
             raise NotSeparable  # one process ends them in several steps

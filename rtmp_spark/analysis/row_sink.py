@@ -15,8 +15,8 @@ import pyarrow as pa
 from rtmp_spark import schema
 from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
 from rtmp_spark.codec.limits import BATCH_BYTES, BATCH_ROWS, HELD_BYTES
+from rtmp_spark.conversation.facts import Row
 
-Row = tuple[Any, ...]
 Batch = tuple[str, pa.RecordBatch]
 
 _CAPTURE_COLUMNS = frozenset({"capture_id", "capture_id_last", "capture_ids"})
@@ -73,7 +73,7 @@ class TableRows:
 
     def take(self) -> pa.RecordBatch:
         rows, self._rows, self._bytes = self._rows, [], 0
-        columns: list[Sequence[Any]] = list(zip(*rows))
+        columns: list[Sequence[object]] = list(zip(*rows))
         if self._grouped:
             columns[:0] = [self._uids, self._directions]
             self._uids, self._directions = [], []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
 
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.conversation import Conversation
@@ -88,11 +88,11 @@ def handshake_rows(uid: str, handshake: Handshakes) -> list[Row]:
 
 
 def stream_row(
-    uid: str, session: Session, span: StreamSpan, secrets: ConnectionSecrets, measured: dict[str, Any]
+    uid: str, session: Session, span: StreamSpan, secrets: ConnectionSecrets, measured: Mapping[str, object]
 ) -> Row:
     """`measured` are the columns that the rules give."""
     redact = secrets.redactor
-    known: dict[str, Any] = {
+    known: dict[str, object] = {
         "uid": uid,
         "stream_id": span.stream_id,
         "direction": span.direction,
@@ -107,5 +107,5 @@ def stream_row(
         "media_bytes": span.bytes,
         "gaps": session.gaps[span.direction],
         "verdict": "unknown",
-    } | measured
+    } | dict(measured)
     return tuple(map(known.get, _STREAM_COLUMNS))

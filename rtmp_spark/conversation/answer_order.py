@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
@@ -65,13 +65,13 @@ class Requests:
         given = status(answer.args)
         return answer.name != "onStatus" or given.level == "error" or given.code in _STARTS
 
-    def state(self) -> list[Any]:
-        return sorted([direction, *subject] for direction, subject in self._subjects)
+    def state(self) -> list[tuple[int, bool, float]]:
+        return sorted((direction, *subject) for direction, subject in self._subjects)
 
     @classmethod
-    def resume(cls, state: list[Any]) -> Requests:
+    def resume(cls, state: list[tuple[int, bool, float]]) -> Requests:
         own = cls()
-        own._subjects = {(direction, Subject(bool(is_stream), number)) for direction, is_stream, number in state}
+        own._subjects = {(direction, Subject(is_stream, number)) for direction, is_stream, number in state}
         return own
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.shared_arguments import noted
 
 _TAGS = frozenset(("$ecma", "value", "assoc", "$pairs"))
@@ -24,7 +25,7 @@ class Status(NamedTuple):
 _NO_STATUS = Status()
 
 
-def fields(value: Any) -> dict[str, Any]:
+def fields(value: Json) -> dict[str, Json]:
     """The named fields of an object, an ECMA array, a typed object or an AMF3 array; empty for anything else."""
     if not isinstance(value, dict):
         return {}
@@ -33,24 +34,25 @@ def fields(value: Any) -> dict[str, Any]:
     for tag in ("$ecma", "value", "assoc"):
         if isinstance(value.get(tag), dict) and (tag == "$ecma" or "$class" in value or "$array" in value):
             return fields(value[tag])
-    if isinstance(value.get("$pairs"), list):
-        return {str(pair[0]): pair[1] for pair in value["$pairs"]}
+    pairs = value.get("$pairs")
+    if isinstance(pairs, list):
+        return {str(pair[0]): pair[1] for pair in pairs if isinstance(pair, list)}
     return value
 
 
-def text(value: Any) -> str | None:
+def text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
 @noted
-def connect_arguments(args: list[Any]) -> ConnectArguments:
+def connect_arguments(args: list[Json]) -> ConnectArguments:
     """What the command object of `connect` names."""
     given = fields(args[0]) if args else {}
     return ConnectArguments(text(given.get("app")), text(given.get("tcUrl")), text(given.get("flashVer")))
 
 
 @noted
-def server_version(args: list[Any]) -> str | None:
+def server_version(args: list[Json]) -> str | None:
     """`fmsVer` in the answer to `connect`."""
     version = None
     for value in args:
@@ -59,7 +61,7 @@ def server_version(args: list[Any]) -> str | None:
 
 
 @noted
-def status(args: list[Any]) -> Status:
+def status(args: list[Json]) -> Status:
     """Level, code and description of the first argument that has a level or a code."""
     for value in args:
         given = fields(value)

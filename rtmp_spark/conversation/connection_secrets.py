@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from rtmp_spark.conversation.facts import CommandFact, Facts, FaultFact, Notable
+from rtmp_spark.codec.json_value import Json
+from rtmp_spark.conversation.facts import CommandFact, Facts, FaultFact, Notable, Row
 from rtmp_spark.conversation.roles import FROM_CLIENT, FROM_SERVER
 from rtmp_spark.redact import Redactor, carries_credentials
 
@@ -39,11 +39,11 @@ class ConnectionSecrets:
         whatever a stream is called."""
         return name if name is None or name in _NAMES_OF_RTMP else self.hide(name)
 
-    def arguments(self, fact: CommandFact) -> list[Any]:
+    def arguments(self, fact: CommandFact) -> list[Json]:
         """The arguments of a command without its secrets."""
         return self.redactor.arguments(fact.name, fact.args, self.known)
 
-    def payloads_without_secrets(self, facts: Facts) -> list[tuple[Any, ...]]:
+    def payloads_without_secrets(self, facts: Facts) -> list[Row]:
         """The payloads of messages, without those of commands that may carry credentials."""
         if self.redactor.keeps_secrets:
             return facts.payloads

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.capture.service import RTMP
 from rtmp_spark.capture.tcp.stream_items import Item
@@ -19,14 +19,14 @@ from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.capture.unwrap.wrapping import Noted, Wrapping, WrappingFacts
 from rtmp_spark.codec.limits import AWAITED_US, ROLE_MESSAGES, UNDECIDED_BYTES
 from rtmp_spark.conversation.decoding.decode_options import DEFAULT_OPTIONS, DecodeOptions
-from rtmp_spark.conversation.decoding.directions import Directions, HookFactory
+from rtmp_spark.conversation.decoding.directions import Directions, HookFactory, SavedDirection
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.conversation.ending import Ending
-from rtmp_spark.conversation.fact_order import FactOrder, Release
+from rtmp_spark.conversation.fact_order import FactOrder, OrderState, Release
 from rtmp_spark.conversation.facts import Facts, Notable, Unread
 from rtmp_spark.conversation.identity import make_uid
 from rtmp_spark.conversation.roles import client_by_messages, client_by_ports
-from rtmp_spark.conversation.service_probe import ServiceProbe
+from rtmp_spark.conversation.service_probe import ProbeState, ServiceProbe
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,15 @@ class ConversationOptions:
     keylog: KeyLog = field(default_factory=KeyLog)
     helpers: HelperPool | None = None
     hook: HookFactory | None = None
+
+
+class ConversationState(TypedDict):
+    client: int | None
+    uid: str | None
+    at: int
+    probe: ProbeState
+    order: OrderState
+    directions: list[SavedDirection]
 
 
 class Progress(NamedTuple):
@@ -230,7 +239,7 @@ class Conversation:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state(self, redact_fact: Callable[[Notable], Notable], redact: Callable[[Facts], Facts]) -> dict[str, Any]:
+    def state(self, redact_fact: Callable[[Notable], Notable], redact: Callable[[Facts], Facts]) -> ConversationState:
         """Everything that later items need, as JSON. Both functions remove secrets from facts that were not released
         or not taken yet."""
         return {
@@ -244,7 +253,7 @@ class Conversation:
 
     @classmethod
     def resume(
-        cls, state: dict[str, Any], connection: Connection, options: ConversationOptions, tunnels: Tunnels
+        cls, state: ConversationState, connection: Connection, options: ConversationOptions, tunnels: Tunnels
     ) -> Conversation:
         own = cls(connection, options, tunnels)
         own.client, own.uid, own._at = state["client"], state["uid"], state["at"]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.facts import (
     FACT_LISTS,
     CommandFact,
@@ -24,16 +25,18 @@ from rtmp_spark.conversation.facts import (
     GapFact,
     HandshakeFact,
     LagFact,
+    MediaFigures,
     MediaSecond,
     Place,
 )
 
 FACT_KINDS = (CommandFact, ControlFact, FaultFact, GapFact, LagFact, ConflictFact, HandshakeFact)
+SavedItem = tuple[str, list[Json]]  # its kind and its fields
 _BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in (*FACT_KINDS, Place)}
 _ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, Lost, End)}
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Json:
     """A JSON value from which `from_json` makes an equal one."""
     if isinstance(value, ViolationCode):
         return {"code": value.value}
@@ -53,16 +56,19 @@ def to_json(value: Any) -> Any:
         return [to_json(v) for v in value]
     if isinstance(value, dict):
         return {"dict": [[to_json(k), to_json(v)] for k, v in value.items()]}
-    return to_json(value.item())  # a numpy number
+    assert isinstance(value, np.generic)
+    return to_json(value.item())
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Json) -> object:
     if isinstance(value, list):
         return [from_json(v) for v in value]
     if not isinstance(value, dict):
         return value
+    content: Any
     if "fact" in value:
-        return _BY_NAME[value["fact"]](*(from_json(v) for v in value["of"]))
+        content = value["of"]
+        return _BY_NAME[str(value["fact"])](*(from_json(v) for v in content))
     ((kind, content),) = value.items()
     if kind == "tuple":
         return tuple(from_json(v) for v in content)
@@ -75,30 +81,31 @@ def from_json(value: Any) -> Any:
     return ViolationCode[content] if kind == "code" else Severity(content)
 
 
-def facts_to_json(facts: Facts) -> dict[str, Any]:
+def facts_to_json(facts: Facts) -> dict[str, Json]:
     """Only what is not empty: usually nothing."""
     state = {name: to_json(value) for name in FACT_LISTS if (value := getattr(facts, name))}
     if facts.seconds:
-        state["seconds"] = [[second, values.values()] for second, values in facts.seconds.items()]
+        state["seconds"] = [[second, list(values.values())] for second, values in facts.seconds.items()]
     return state
 
 
-def facts_from_json(state: dict[str, Any]) -> Facts:
+def facts_from_json(state: dict[str, Json]) -> Facts:
     facts = Facts()
     for name, value in state.items():
         if name == "seconds":
-            facts.seconds = {second: MediaSecond.resume(values) for second, values in value}
+            seconds = cast("list[tuple[int, MediaFigures]]", value)
+            facts.seconds = {second: MediaSecond.resume(figures) for second, figures in seconds}
         else:
             setattr(facts, name, from_json(value))
     return facts
 
 
-def item_to_json(item: Item) -> list[Any]:
+def item_to_json(item: Item) -> SavedItem:
     names = [f.name for f in fields(item) if f.name != "connection"]
-    return [type(item).__name__, [to_json(getattr(item, name)) for name in names]]
+    return type(item).__name__, [to_json(getattr(item, name)) for name in names]
 
 
-def item_from_json(state: list[Any], connection: Connection) -> Item:
+def item_from_json(state: SavedItem, connection: Connection) -> Item:
     kind, values = state
     item: Item = _ITEMS[kind](connection, *(from_json(value) for value in values))
     return item

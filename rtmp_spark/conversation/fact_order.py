@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, cast
 
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.answer_order import PlacedFact, Requests, put_off_answers
 from rtmp_spark.conversation.fact_json import from_json, to_json
 from rtmp_spark.conversation.facts import (
@@ -33,6 +34,14 @@ _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cos
 class OrderedFact(NamedTuple):
     direction: int
     fact: Notable | MediaRows
+
+
+class OrderState(TypedDict):
+    notable: list[tuple[int, int, int, Json]]
+    media: Json
+    media_at: list[list[int]]
+    requests: list[tuple[int, bool, float]]
+    sequence: int
 
 
 class Release(NamedTuple):
@@ -144,10 +153,10 @@ class FactOrder:
             media = MediaRows(self._media[direction][begin:end], self._media_at[direction][begin:end])
             out.append(OrderedFact(direction, media))
 
-    def state(self, redacted: Callable[[Notable], Notable]) -> dict[str, Any]:
+    def state(self, redacted: Callable[[Notable], Notable]) -> OrderState:
         """`redacted` is applied to every fact: sessions have not seen these facts, so they may hold secrets."""
         return {
-            "notable": [[p.at, p.direction, p.sequence, to_json(redacted(p.fact))] for p in sorted(self._notable)],
+            "notable": [(p.at, p.direction, p.sequence, to_json(redacted(p.fact))) for p in sorted(self._notable)],
             "media": to_json(self._media),
             "media_at": self._media_at,
             "requests": self._requests.state(),
@@ -155,10 +164,12 @@ class FactOrder:
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> FactOrder:
+    def resume(cls, state: OrderState) -> FactOrder:
         own = cls()
-        own._notable = [PlacedFact(at, direction, n, from_json(fact)) for at, direction, n, fact in state["notable"]]
-        own._media = from_json(state["media"])
+        own._notable = [
+            PlacedFact(at, direction, n, cast(Notable, from_json(fact))) for at, direction, n, fact in state["notable"]
+        ]
+        own._media = cast("list[list[Row]]", from_json(state["media"]))
         own._media_at = state["media_at"]
         own._requests = Requests.resume(state["requests"])
         own._sequence = state["sequence"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.json_value import Json
 
 CLIENT, SERVER = "client", "server"
 SENDER = {"c2s": CLIENT, "s2c": SERVER}
@@ -18,7 +19,8 @@ RECEIVER = {"c2s": SERVER, "s2c": CLIENT}
 OTHER_DIRECTION = {"c2s": "s2c", "s2c": "c2s"}
 STREAM_STARTS = frozenset({"publish", "play", "play2"})
 
-Row = tuple[Any, ...]
+Row = tuple[Any, ...]  # of a table, in the order of its columns
+MediaFigures = tuple[int, int, int, int, int | None, int | None, int | None]
 
 
 class CommandFact(NamedTuple):
@@ -33,7 +35,7 @@ class CommandFact(NamedTuple):
     name: str | None
     transaction_id: float | None
     amf_version: int
-    args: list[Any]
+    args: list[Json]
     csid: int | None = None
 
 
@@ -170,7 +172,7 @@ class MediaSecond:
         if later.acknowledged is not None:
             self.acknowledged = later.acknowledged
 
-    def values(self) -> tuple[int | None, ...]:
+    def values(self) -> MediaFigures:
         """In the column order of `intervals`."""
         return (
             self.audio_bytes, self.video_bytes, self.frames, self.key_frames, self.first_dts, self.last_dts,
@@ -178,11 +180,13 @@ class MediaSecond:
         )  # fmt: skip
 
     @classmethod
-    def resume(cls, values: list[Any]) -> MediaSecond:
+    def resume(cls, values: MediaFigures) -> MediaSecond:
         """From what `values` returned."""
         second = cls()
-        second.audio_bytes, second.video_bytes, second.frames, second.key_frames = values[:4]
-        second.first_dts, second.last_dts, second.acknowledged = values[4:]
+        (
+            second.audio_bytes, second.video_bytes, second.frames, second.key_frames, second.first_dts,
+            second.last_dts, second.acknowledged,
+        ) = values  # fmt: skip
         return second
 
 

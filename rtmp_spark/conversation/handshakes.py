@@ -7,13 +7,16 @@ in the handshake means for the connection is decided in forensics/ending_rules.p
 from __future__ import annotations
 
 import base64
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.handshake import CLIENT, RTMPE_VERSIONS, SERVER, HandshakeVerdict, examine
 from rtmp_spark.conversation.facts import HandshakeFact
 
 _PARTS = (0, 1, 2)
+SavedVerdict = tuple[
+    int | None, str | None, str | None, int | None, int | None, list[tuple[str, str]]
+]  # fmt: skip
 
 
 class PartPlace(NamedTuple):
@@ -22,6 +25,13 @@ class PartPlace(NamedTuple):
     part: int
     frame: int
     ts: int
+
+
+class HandshakesState(TypedDict):
+    parts: dict[str, dict[str, str]]
+    times: list[int]
+    places: dict[str, list[PartPlace]]
+    verdicts: list[SavedVerdict] | None
 
 
 class Handshakes:
@@ -69,7 +79,7 @@ class Handshakes:
     def encrypted(self) -> bool:
         return any(parts.get(0, b"")[:1] and parts[0][0] in RTMPE_VERSIONS for parts in self.parts.values())
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> HandshakesState:
         return {
             "parts": {
                 d: {str(n): base64.b64encode(data).decode() for n, data in parts.items()}
@@ -78,11 +88,11 @@ class Handshakes:
             "times": self.times,
             "places": self.places,
             "verdicts": self._verdicts
-            and [[*v[:5], [[code.value, detail] for code, detail in v.violations]] for v in self._verdicts],
+            and [(*v[:5], [(code.value, detail) for code, detail in v.violations]) for v in self._verdicts],
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> Handshakes:
+    def resume(cls, state: HandshakesState) -> Handshakes:
         own = cls()
         own.parts = {
             d: {int(n): base64.b64decode(data) for n, data in parts.items()} for d, parts in state["parts"].items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
 from rtmp_spark.conversation.command_arguments import Status
@@ -12,6 +12,14 @@ from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
 _ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
 _PLAYS = frozenset({"play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+
+
+RequestState = tuple[int, int, str | None, int, int, bool, bool]
+
+
+class PendingState(TypedDict):
+    by_transaction: dict[str, list[tuple[float, RequestState]]]
+    by_stream: list[tuple[int, list[RequestState]]]
 
 
 class Request:
@@ -32,9 +40,9 @@ class Request:
         self.nameless = nameless
         self.answered = answered
 
-    def state(self, name: str | None) -> list[Any]:
+    def state(self, name: str | None) -> RequestState:
         """`name`: the name as it is saved."""
-        return [self.msg_no, self.ts, name, self.frame, self.stream_id, self.nameless, self.answered]
+        return self.msg_no, self.ts, name, self.frame, self.stream_id, self.nameless, self.answered
 
 
 class StreamAnswer(NamedTuple):
@@ -116,20 +124,20 @@ class PendingRequests:
         ]  # fmt: skip
         return sorted(plain + streams, key=lambda request: (request.ts, request.msg_no))
 
-    def state(self, saved_name: Callable[[str | None], str | None]) -> dict[str, Any]:
+    def state(self, saved_name: Callable[[str | None], str | None]) -> PendingState:
         """`saved_name` replaces the secrets in a name that the client chose."""
         return {
             "by_transaction": {
-                direction: [[number, request.state(saved_name(request.name))] for number, request in pending.items()]
+                direction: [(number, request.state(saved_name(request.name))) for number, request in pending.items()]
                 for direction, pending in self._by_transaction.items()
             },
             "by_stream": [
-                [i, [request.state(request.name) for request in waiting]] for i, waiting in self._by_stream.items()
+                (i, [request.state(request.name) for request in waiting]) for i, waiting in self._by_stream.items()
             ],
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> PendingRequests:
+    def resume(cls, state: PendingState) -> PendingRequests:
         own = cls()
         own._by_transaction = {
             direction: {number: Request(*request) for number, request in requests}

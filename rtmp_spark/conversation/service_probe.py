@@ -7,7 +7,7 @@ A connection that is not RTMP, or cannot be read, is refused: TCP stops deliveri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, cast
 
 from rtmp_spark.capture.service import (
     HTTP,
@@ -31,10 +31,27 @@ from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
 from rtmp_spark.capture.unwrap.wrapping import Nested, Wrapping
 from rtmp_spark.codec.handshake import PACKET_SIZE
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import UNDECIDED_BYTES
 from rtmp_spark.conversation.acceptance import is_plausible, is_proven
 from rtmp_spark.conversation.decoding.directions import Directions
-from rtmp_spark.conversation.fact_json import item_from_json, item_to_json
+from rtmp_spark.conversation.fact_json import SavedItem, item_from_json, item_to_json
+
+
+class WrappingState(TypedDict):
+    kind: str
+    service: str | None
+    state: dict[str, Json]
+
+
+class ProbeState(TypedDict):
+    service: str | None
+    refusal: str | None
+    accepted: bool
+    bytes_in: list[int]
+    wrapping: WrappingState | None
+    starts: list[tuple[str | None, str | None, str | None] | None]
+    held: list[list[SavedItem]]
 
 
 class ServiceProbe:
@@ -245,7 +262,7 @@ class ServiceProbe:
 
     # -- state ------------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ProbeState:
         """Without TLS secrets: `resume` needs the key log again."""
         return {
             "service": self.service,
@@ -253,11 +270,11 @@ class ServiceProbe:
             "accepted": self.accepted,
             "bytes_in": self.bytes_in,
             "wrapping": self._wrapping_state(),
-            "starts": [None if start is None else list(start) for start in self._starts],
+            "starts": [None if start is None else (*start,) for start in self._starts],
             "held": [[item_to_json(item) for item in items] for items in self._held],
         }
 
-    def resume(self, state: dict[str, Any]) -> None:
+    def resume(self, state: ProbeState) -> None:
         self.service, self.refusal, self.accepted = state["service"], state["refusal"], state["accepted"]
         self.bytes_in = state["bytes_in"]
         self._starts = [None if start is None else Start(*start) for start in state["starts"]]
@@ -267,18 +284,19 @@ class ServiceProbe:
             self._outer_service = wrapping["service"]
             self.wrapping = self._resume_wrapping(wrapping["kind"], wrapping["state"])
 
-    def _wrapping_state(self) -> dict[str, Any] | None:
+    def _wrapping_state(self) -> WrappingState | None:
         if self.wrapping is None:
             return None
         kind = {TLS: "tls", HTTP: "rtmpt"}[self.wrapping.refusal] if not isinstance(self.wrapping, Nested) else "nested"
         return {"kind": kind, "service": self._outer_service, "state": self.wrapping.state()}
 
-    def _resume_wrapping(self, kind: str, state: dict[str, Any]) -> Wrapping:
+    def _resume_wrapping(self, kind: str, state: dict[str, Json]) -> Wrapping:
         if kind == "tls":
             return TlsSession.resume(state, self._connection, self._keylog)
         if kind == "rtmpt":
             return RtmptConnection.resume(state, self._connection, self._tunnels, self.receive_unwrapped)
-        return Nested(self._resume_wrapping("tls", state["outer"]), self._resume_wrapping("rtmpt", state["inner"]))
+        outer, inner = cast("dict[str, Json]", state["outer"]), cast("dict[str, Json]", state["inner"])
+        return Nested(self._resume_wrapping("tls", outer), self._resume_wrapping("rtmpt", inner))
 
 
 def _contiguous_prefix(items: Sequence[Item]) -> tuple[bytes, int]:

@@ -8,9 +8,10 @@ by the rules in forensics/. Its state is a value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import MAX_GUESSED_STREAMS, MAX_STREAMS
 from rtmp_spark.codec.message import OF_STREAMS
 from rtmp_spark.conversation.command_arguments import (
@@ -32,9 +33,9 @@ from rtmp_spark.conversation.facts import (
     Notable,
     Row,
 )
-from rtmp_spark.conversation.handshakes import Handshakes
+from rtmp_spark.conversation.handshakes import Handshakes, HandshakesState
 from rtmp_spark.conversation.media_row import STREAM_ID, TS
-from rtmp_spark.conversation.pending_requests import PendingRequests, Request
+from rtmp_spark.conversation.pending_requests import PendingRequests, PendingState, Request
 from rtmp_spark.conversation.stream_span import StreamSpan
 
 BAD_NAME = "NetStream.Publish.BadName"
@@ -49,6 +50,24 @@ _OTHER_TROUBLE = (
     "NetStream.Record.", "NetStream.Seek.", "NetStream.Pause.", "NetStream.Unpause.", "SharedObject.",
     "NetConnection.Connect.AppShutdown", "NetConnection.Connect.Closed", "NetConnection.Connect.IdleTimeOut",
 )  # fmt: skip
+
+
+class SessionState(TypedDict):
+    handshake: HandshakesState
+    app: str | None
+    tc_url: str | None
+    flash_ver: str | None
+    server_ver: str | None
+    spans: list[list[Json]]
+    open: list[tuple[int, int]]
+    latest: list[tuple[str, int, int]]
+    pending: PendingState
+    created: tuple[list[int], bool]
+    refused_ts: int | None
+    teardown_ts: dict[str, int]
+    gaps: Mapping[str, int]
+    gap_ts: Mapping[str, int]
+    framing_errors: Mapping[str, int]
 
 
 class Exchange(NamedTuple):
@@ -297,7 +316,7 @@ class Session:
 
     def _teardown(self, direction: str, fact: CommandFact) -> None:
         self.teardown_ts[direction] = fact.ts
-        closed: Any = fact.stream_id
+        closed: Json = fact.stream_id
         if fact.name == "deleteStream" and len(fact.args) > 1:
             closed = fact.args[1]
         if fact.name == "FCUnpublish":
@@ -331,7 +350,7 @@ class Session:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state(self, secrets: ConnectionSecrets) -> dict[str, Any]:
+    def state(self, secrets: ConnectionSecrets) -> SessionState:
         """Stream names, URL parameters and known secrets are saved as their hashes."""
         redactor, hide = secrets.redactor, secrets.hide
         numbers = {id(span): span.number for span in self.spans}
@@ -342,10 +361,10 @@ class Session:
             "flash_ver": self.flash_ver and hide(self.flash_ver),
             "server_ver": self.server_ver and hide(self.server_ver),
             "spans": [span.state(span.name and redactor.stream_name(span.name)) for span in self.spans],
-            "open": [[i, numbers[id(span)]] for i, span in self._open.items() if id(span) in numbers],
-            "latest": [[*of, numbers[id(span)]] for of, span in self._latest.items() if id(span) in numbers],
+            "open": [(i, numbers[id(span)]) for i, span in self._open.items() if id(span) in numbers],
+            "latest": [(*of, numbers[id(span)]) for of, span in self._latest.items() if id(span) in numbers],
             "pending": self._pending.state(secrets.command_name),
-            "created": [sorted(self.created), self.ids_unread],
+            "created": (sorted(self.created), self.ids_unread),
             "refused_ts": self.refused_ts,
             "teardown_ts": self.teardown_ts,
             "gaps": self.gaps,
@@ -354,7 +373,7 @@ class Session:
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> Session:
+    def resume(cls, state: SessionState) -> Session:
         own = cls()
         own.handshake = Handshakes.resume(state["handshake"])
         own.app, own.tc_url = state["app"], state["tc_url"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
 
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.conversation.media_row import KIND, MSG_NO, SIZE, TS
 
@@ -48,13 +48,13 @@ class StreamSpan:
         self.video += video
         self.audio += len(kinds) - video
 
-    def state(self, name: str | None) -> list[Any]:
+    def state(self, name: str | None) -> list[Json]:
         """All fields; `name` is the stream name in the form that may be saved."""
         values = dict(zip(self.__slots__, _values(self)))
         return list((values | {"name": name}).values())
 
     @classmethod
-    def resume(cls, state: list[Any]) -> StreamSpan:
+    def resume(cls, state: list[Json]) -> StreamSpan:
         span = cls(-1, 0, "publish", None, 0, start_known=False)
         for name, value in zip(cls.__slots__, state):
             setattr(span, name, value)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import ACKNOWLEDGEMENT_WAITS, WAITING_ACKNOWLEDGEMENTS, WAITING_PINGS
 from rtmp_spark.conversation.facts import OTHER_DIRECTION, RECEIVER, ControlFact, Place
-from rtmp_spark.forensics.findings import Finding
+from rtmp_spark.forensics.findings import Finding, SavedFinding
 from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.thresholds import PING_US, STARVED_WINDOWS, STOPPED_US
 
@@ -70,20 +71,28 @@ class _Sent:
         if self.last_ts is not None and len(self.waits) < ACKNOWLEDGEMENT_WAITS:
             self.waits.append((self.last_ts, until))
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[Json]:
         return list(_values(self))
 
     @classmethod
-    def resume(cls, state: list[Any]) -> _Sent:
+    def resume(cls, state: list[Json]) -> _Sent:
         sent = cls()
         for name, value in zip(cls.__slots__, state):
-            setattr(sent, name, [tuple(item) for item in value] if name in ("queue", "waits") else value)
+            setattr(sent, name, value)
+        sent.queue, sent.waits = [Place(*item) for item in sent.queue], [(*item,) for item in sent.waits]
         sent.early = [_Acknowledgement(*one) for one in sent.early]
         sent.worst = None if sent.worst is None else Position(*sent.worst)
         return sent
 
 
 _values = attrgetter(*_Sent.__slots__)
+
+
+class FlowState(TypedDict):
+    sent: dict[str, list[Json]]
+    pings: dict[str, list[_Ping]]
+    deaf: dict[str, bool]
+    found: list[SavedFinding]
 
 
 class FlowRules:
@@ -268,7 +277,7 @@ class FlowRules:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FlowState:
         return {
             "sent": {direction: sent.state() for direction, sent in self._sent.items()},
             "pings": {direction: self._pings.get(direction, []) for direction in OTHER_DIRECTION},
@@ -276,7 +285,7 @@ class FlowRules:
             "found": [finding.plain() for finding in self.found],
         }
 
-    def resume(self, state: dict[str, Any]) -> None:
+    def resume(self, state: FlowState) -> None:
         self._sent = {direction: _Sent.resume(sent) for direction, sent in state["sent"].items()}
         self._pings = {direction: [_Ping(*ping) for ping in pings] for direction, pings in state["pings"].items()}
         self._incomplete = frozenset(direction for direction, missing in state["deaf"].items() if missing)

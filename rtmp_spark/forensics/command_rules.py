@@ -7,15 +7,15 @@ requests are matched with their responses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import HELD_COMMAND_FINDINGS, NEARBY_US, TRANSACTION_IDS
 from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.codec.shared_arguments import noted
 from rtmp_spark.conversation.command_arguments import fields
 from rtmp_spark.conversation.facts import CLIENT, OTHER_DIRECTION, SENDER, CommandFact
-from rtmp_spark.forensics.findings import Finding
+from rtmp_spark.forensics.findings import Finding, SavedFinding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 
@@ -25,6 +25,11 @@ _UNANSWERED = frozenset(
     "publish play play2 pause seek receiveAudio receiveVideo deleteStream closeStream FCUnpublish onStatus onBWDone "
     "onFCPublish onFCUnpublish onFCSubscribe".split()
 )
+
+ExchangeState = tuple[
+    dict[str, int], dict[str, list[tuple[float, int]]], dict[str, list[float]], dict[str, bool], list[str] | None,
+    dict[str, list[SavedFinding]],
+]  # fmt: skip
 
 
 class ExchangeRules:
@@ -135,9 +140,9 @@ class ExchangeRules:
             ),
         )  # fmt: skip
 
-    def state(self, hide: Callable[[str], str] = str) -> list[Any]:
+    def state(self, hide: Callable[[str], str] = str) -> ExchangeState:
         """`hide` replaces the known secrets in a text."""
-        pending = {d: [[number, count] for number, count in known.items()] for d, known in self._pending.items()}
+        pending = {d: list(known.items()) for d, known in self._pending.items()}
         used = {d: sorted(numbers) for d, numbers in self._used.items()}
         incomplete = {d: d in self._incomplete for d in OTHER_DIRECTION}
         held = {
@@ -145,9 +150,9 @@ class ExchangeRules:
         }
         # No FourCC is longer than four characters, so a longer text matches none, hidden or not.
         offered = self.offered and [code if len(code) <= 4 else hide(code) for code in self.offered]
-        return [self._commands, pending, used, incomplete, offered, held]
+        return self._commands, pending, used, incomplete, offered, held
 
-    def resume(self, state: list[Any]) -> None:
+    def resume(self, state: ExchangeState) -> None:
         commands, pending, used, incomplete, self.offered, held = state
         self._commands = dict(commands)
         self._pending = {d: dict(known) for d, known in pending.items()}
@@ -157,7 +162,7 @@ class ExchangeRules:
 
 
 @noted
-def offered(args: list[Any]) -> list[str]:
+def offered(args: list[Json]) -> list[str]:
     """The FourCCs that connect offers, `*` for all (E-RTMP v2, "Enhancing NetConnection connect Command")."""
     given = fields(args[0]) if args else {}
     codes: list[str] = []

@@ -9,7 +9,7 @@ connection can continue in another file or process. The rules that judge single 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.ending import Ending
@@ -29,21 +29,21 @@ from rtmp_spark.conversation.facts import (
 )
 from rtmp_spark.conversation.session import Session, SpanMedia
 from rtmp_spark.conversation.stream_span import StreamSpan
-from rtmp_spark.forensics.acknowledgement_rules import FlowRules
-from rtmp_spark.forensics.command_rules import ExchangeRules, not_negotiated
+from rtmp_spark.forensics.acknowledgement_rules import FlowRules, FlowState
+from rtmp_spark.forensics.command_rules import ExchangeRules, ExchangeState, not_negotiated
 from rtmp_spark.forensics.explained_findings import drop_explained
-from rtmp_spark.forensics.findings import Finding, FindingFold, lasting, stream_key
+from rtmp_spark.forensics.findings import Finding, FindingFold, SavedFinding, lasting, stream_key
 from rtmp_spark.forensics.position import NO_POSITION, Position
 from rtmp_spark.forensics.software.fingerprint import Fingerprint, recognise
 from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
-from rtmp_spark.forensics.software.traits import TraitCollector
-from rtmp_spark.forensics.stream_id_rules import StreamIdRules
+from rtmp_spark.forensics.software.traits import TraitCollector, TraitState
+from rtmp_spark.forensics.stream_id_rules import StreamIdRules, StreamIdState
 from rtmp_spark.forensics.streams import stream_verdict
 from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradictions, declaration
 from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
 from rtmp_spark.forensics.streams.stalls import receiver_waited
-from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
+from rtmp_spark.forensics.streams.stream_measure import MeasureState, StreamMeasure
 from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
 from rtmp_spark.forensics.zero_window_seconds import ZeroWindowSeconds
@@ -54,6 +54,21 @@ _TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may swi
 _WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
 # Faults that make the timestamp of their message meaningless: rules of time ignore it.
 _WRONG_TIMESTAMP = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
+
+
+class RulesState(TypedDict):
+    version: int
+    flow: FlowState
+    exchange: ExchangeState
+    stream_ids: StreamIdState
+    traits: TraitState
+    connect_ts: int | None
+    connected: Position
+    from_start: dict[str, bool]
+    zero_windows: dict[str, list[tuple[int, float]]]
+    omitted: dict[str, Position]
+    found: list[SavedFinding]
+    measures: list[MeasureState]
 
 
 class _Close(NamedTuple):
@@ -288,12 +303,12 @@ class ConnectionRules:
     def server(self) -> Fingerprint:
         return recognise(self.traits.known("s2c"), SERVERS)
 
-    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, Any]:
+    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, object]:
         """Measured columns of `streams` and the verdict; after `end`."""
         measure = self._measure(span)
         return stream_verdict.columns(measure, self.connect_ts) | self._verdict(span, measure, findings)
 
-    def _verdict(self, span: StreamSpan, measure: StreamMeasure, findings: FindingFold) -> dict[str, Any]:
+    def _verdict(self, span: StreamSpan, measure: StreamMeasure, findings: FindingFold) -> dict[str, object]:
         close = self._close or _Close("unknown", None, 0)
         too_late = 0 < close.server_closed_us < span.left_at  # a teardown sent to a server that had closed
         is_broken = span.role == "publish" and (too_late or not span.ended)
@@ -312,7 +327,7 @@ class ConnectionRules:
         """A saved state calls this stream by its redacted name; traits compare names with what servers answer."""
         self.traits.add_redacted_name(name, redacted)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> RulesState:
         """Call `advance` first and take its findings."""
         return {
             "version": STATE_VERSION,
@@ -329,7 +344,7 @@ class ConnectionRules:
             "measures": [self._measure(span).state() for span in self._session.spans],
         }
 
-    def resume(self, state: dict[str, Any]) -> None:
+    def resume(self, state: RulesState) -> None:
         if state["version"] != STATE_VERSION:
             raise ValueError(f"state of connection rules has version {state['version']}, expected {STATE_VERSION}")
         self.flow.resume(state["flow"])

@@ -7,7 +7,7 @@ from the catalogue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
@@ -19,6 +19,13 @@ from rtmp_spark.forensics.catalogue.rules import entry
 NETWORK, CAPTURE = "network", "capture"  # at fault, beside client and server
 StreamKey = tuple[int | None, int | None]
 _ALL_STREAMS: StreamKey = (None, None)
+# The fields of a finding, with the names of its code and severity.
+SavedFinding = tuple[
+    str, str, str | None, str | None, str | None, int | None, int | None, int | None, int | None, int, str | None,
+    str | None, str | None, int | None,
+]  # fmt: skip
+# First finding, count, details, last msg_no, last frame, last ts, streams.
+SavedKind = tuple[SavedFinding, int, list[str], int | None, int | None, int | None, list[int | None]]
 # Beginnings of rule ids whose texts are made of our own words and numbers only.
 _OWN_WORDS = (
     "CAPTURE_", "TCP_", "FLOW_", "TIME_", "SESSION_END", "SESSION_NO_MEDIA", "MEDIA_GOP_LONG", "MSG_TRUNCATED",
@@ -50,15 +57,15 @@ class Finding(NamedTuple):
         expected, actual = (text and hide(text) for text in (self.expected, self.actual))
         return self._replace(detail=hide(self.detail), expected=expected, actual=actual)
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> SavedFinding:
         """As a JSON value."""
         severity = self.severity.value if self.severity else None
-        return [self.code.value, self.detail, severity, *self[3:]]
+        return self.code.value, self.detail, severity, *self[3:]
 
     @classmethod
-    def from_plain(cls, plain: list[Any]) -> Finding:
-        code, detail, severity, *rest = plain
-        return cls(ViolationCode[code], detail, Severity(severity) if severity else None, *rest)
+    def from_plain(cls, plain: SavedFinding) -> Finding:
+        severity = plain[2]
+        return cls(ViolationCode[plain[0]], plain[1], Severity(severity) if severity else None, *plain[3:])
 
 
 def has_own_words(code: ViolationCode) -> bool:
@@ -239,23 +246,19 @@ class FindingFold:
         a text: a peer may choose the names in it."""
         return [folded.row(kind.severity, uid, hide) for kind, folded in self._in_order()]
 
-    def state(self, hide: Callable[[str], str] = str) -> list[Any]:
+    def state(self, hide: Callable[[str], str] = str) -> list[SavedKind]:
         """`hide` replaces the known secrets in a text."""
         return [
-            [
-                f.first.without_secrets(hide).plain(),
-                f.count,
+            (
+                f.first.without_secrets(hide).plain(), f.count,
                 [*(f.details if has_own_words(f.first.code) else map(hide, f.details))],
-                f.msg_no_last,
-                f.frame_last,
-                f.ts_last,
-                list(f.streams),
-            ]
+                f.msg_no_last, f.frame_last, f.ts_last, list(f.streams),
+            )
             for f in self._folded.values()
-        ]
+        ]  # fmt: skip
 
     @classmethod
-    def resume(cls, state: list[Any]) -> FindingFold:
+    def resume(cls, state: list[SavedKind]) -> FindingFold:
         own = cls()
         for first, count, details, msg_no_last, frame_last, ts_last, streams in state:
             own.add(Finding.from_plain(first))
@@ -266,7 +269,7 @@ class FindingFold:
         return own
 
 
-def _order(finding: Finding, kind: _Kind) -> tuple[Any, ...]:
+def _order(finding: Finding, kind: _Kind) -> tuple[int, int, str, Severity, str, int]:
     frame = finding.frame if finding.frame is not None else -1
     layer, direction = LAYER[finding.code], finding.direction or ""
     return (frame, layer, direction, kind.severity, kind.at_fault or "", kind.stream_id or 0)

@@ -6,8 +6,6 @@ or play is reported with its answer (answer_rules.py).
 
 from __future__ import annotations
 
-from typing import Any
-
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.limits import MAX_STREAMS
 from rtmp_spark.codec.message import COMMANDS
@@ -16,6 +14,9 @@ from rtmp_spark.conversation.media_row import FRAME, KIND, MSG_NO, STREAM_ID, TS
 from rtmp_spark.conversation.session import Session, SpanMedia
 from rtmp_spark.forensics.findings import Finding, FindingFold
 from rtmp_spark.forensics.position import Position, frame_with_file
+
+# Uses by commands (stream id, name) and by media (direction, stream id, kind), each with its first position.
+StreamIdState = tuple[list[tuple[int, str, Position]], list[tuple[str, int, str, Position]]]
 
 
 class StreamIdRules:
@@ -54,13 +55,13 @@ class StreamIdRules:
         ]
         return found
 
-    def state(self) -> list[Any]:
-        return [
-            [[stream_id, *use] for stream_id, use in self._commands.items()],
-            [[*key, *use] for key, use in self._media.items()],
-        ]
+    def state(self) -> StreamIdState:
+        return (
+            [(stream_id, *use) for stream_id, use in self._commands.items()],
+            [(*key, *use) for key, use in self._media.items()],
+        )
 
-    def resume(self, state: list[Any]) -> None:
+    def resume(self, state: StreamIdState) -> None:
         commands, media = state
         self._commands = {stream_id: (name, Position(*place)) for stream_id, name, place in commands}
         self._media = {(direction, i): (kind, Position(*place)) for direction, i, kind, place in media}

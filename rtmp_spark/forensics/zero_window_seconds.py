@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rtmp_spark.codec.limits import MAX_TROUBLED_SECONDS
 from rtmp_spark.conversation.facts import Row
@@ -31,11 +30,11 @@ class ZeroWindowSeconds:
     def closed_ms(self, direction: str) -> Mapping[int, float]:
         return self._closed_ms.get(direction, {})
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, list[tuple[int, float]]]:
         return {direction: sorted(seconds.items()) for direction, seconds in self._closed_ms.items()}
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> ZeroWindowSeconds:
+    def resume(cls, state: dict[str, list[tuple[int, float]]]) -> ZeroWindowSeconds:
         own = cls()
         own._closed_ms = {direction: dict(seconds) for direction, seconds in state.items()}
         return own

@@ -77,7 +77,8 @@ class InspectScreen(ConnectionObserver):
         count = sum(d.messages_seen for d in connection.directions if d is not None)
         return _Note(connection.uid, count, message_lines(connection) if self._verbose or self._notes == 1 else None)
 
-    def noted(self, note: _Note) -> None:
+    def noted(self, note: object) -> None:
+        assert isinstance(note, _Note)
         self._connections += 1
         self._message_count += note.messages
         if self._connections > 1 and not self._verbose:

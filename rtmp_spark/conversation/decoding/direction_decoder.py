@@ -8,7 +8,7 @@ file.
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TypedDict
 
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -16,11 +16,21 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
 from rtmp_spark.codec.limits import MAX_WAITING_VIOLATIONS
 from rtmp_spark.conversation.decoding.decode_options import DEFAULT_OPTIONS, DecodeOptions
-from rtmp_spark.conversation.decoding.message_facts import MessageFacts, MessageHook
-from rtmp_spark.conversation.decoding.segment_places import SegmentPlaces
+from rtmp_spark.conversation.decoding.message_facts import MessageFacts, MessageHook, MessagesState
+from rtmp_spark.conversation.decoding.segment_places import PlacesState, SegmentPlaces
 from rtmp_spark.conversation.facts import ConflictFact, Facts, FaultFact, GapFact, HandshakeFact, Unread
 
 _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+
+
+class DirectionState(TypedDict):
+    version: int
+    decoder: str
+    messages: MessagesState
+    midstream: bool
+    synchronised: bool
+    places: PlacesState
+    waiting: list[tuple[str, str, int, str, int | None]]
 
 
 class DirectionDecoder:
@@ -235,7 +245,7 @@ class DirectionDecoder:
 
     # -- state ----------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> DirectionState:
         """Everything that later bytes need. Facts that were not taken yet are not part of it."""
         return {
             "version": self.STATE_VERSION,
@@ -244,12 +254,12 @@ class DirectionDecoder:
             "midstream": self.midstream,
             "synchronised": self.synchronised,
             "places": self._places.state(),
-            "waiting": [[v.code.value, v.severity.value, v.offset, v.detail, v.message_start] for v in self._waiting],
+            "waiting": [(v.code.value, v.severity.value, v.offset, v.detail, v.message_start) for v in self._waiting],
         }
 
     @classmethod
     def resume(
-        cls, state: dict[str, Any], options: DecodeOptions = DEFAULT_OPTIONS, *, hook: MessageHook | None = None
+        cls, state: DirectionState, options: DecodeOptions = DEFAULT_OPTIONS, *, hook: MessageHook | None = None
     ) -> DirectionDecoder:
         if state["version"] != cls.STATE_VERSION:
             raise ValueError(f"direction state has version {state['version']}, expected {cls.STATE_VERSION}")

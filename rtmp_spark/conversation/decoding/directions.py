@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rtmp_spark.capture.tcp.stream_items import Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import LONG_RUN_BYTES
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
-from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder
+from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder, DirectionState
 from rtmp_spark.conversation.decoding.helper_process import HelperPool, RemoteDirection
 from rtmp_spark.conversation.decoding.message_facts import MessageHook
 from rtmp_spark.conversation.fact_json import facts_from_json, facts_to_json
@@ -17,6 +17,7 @@ from rtmp_spark.conversation.facts import Facts, HandshakeFact, Unread
 
 # Gives the hook that sees every message of one direction of a connection.
 HookFactory = Callable[[Connection, int], MessageHook | None]
+SavedDirection = tuple[DirectionState, dict[str, Json]] | None  # with the facts that were not taken yet
 
 
 class Directions:
@@ -129,11 +130,11 @@ class Directions:
             return {}
         return {f.part: f.data for f in decoder.facts.notable if isinstance(f, HandshakeFact)}
 
-    def state(self, redacted: Callable[[Facts], Facts]) -> list[Any]:
+    def state(self, redacted: Callable[[Facts], Facts]) -> list[SavedDirection]:
         """`redacted` removes the secrets of facts that were not taken yet."""
-        return [None if d is None else [d.state(), facts_to_json(redacted(d.facts))] for d in self.decoders]
+        return [None if d is None else (d.state(), facts_to_json(redacted(d.facts))) for d in self.decoders]
 
-    def resume(self, state: list[Any]) -> None:
+    def resume(self, state: list[SavedDirection]) -> None:
         for number, saved in enumerate(state):
             if saved is not None:
                 hook = self._hook(self._connection, number) if self._hook is not None else None

@@ -16,13 +16,13 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, cast
 
 from rtmp_spark.capture.memory_tuning import keep_freed_memory, rare_collections
 from rtmp_spark.capture.tcp.stream_items import Run
 from rtmp_spark.codec.limits import SHARED_MEMORY_BYTES
-from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder
-from rtmp_spark.conversation.facts import Unread
+from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder, DirectionState
+from rtmp_spark.conversation.facts import Facts, Unread
 
 _START = "from rtmp_spark.conversation.decoding.helper_process import serve; serve({}, {})"
 _BEGIN, _RUN, _STATE = "begin", "run", "state"  # requests to the helper
@@ -52,7 +52,7 @@ class HelperProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, request: str, *values: Any) -> None:
+    def send(self, request: str, *values: object) -> None:
         assert self._process.stdin is not None
         try:
             pickle.dump((request, values), self._process.stdin, 5)
@@ -68,10 +68,19 @@ class HelperProcess:
         data = size if fits else run.data
         self.send(_RUN, run.direction, run.offset, data, run.seg_offsets, run.seg_frames, run.seg_ts_ns)
 
-    def receive(self) -> Any:
+    def receive_facts(self) -> tuple[Facts, Unread | None]:
+        """The answer to a run."""
+        return cast("tuple[Facts, Unread | None]", self._receive())
+
+    def receive_state(self) -> DirectionState:
+        """The answer to a request for the state."""
+        return cast("DirectionState", self._receive())
+
+    def _receive(self) -> object:
         assert self._process.stdout is not None
         try:
-            return pickle.load(self._process.stdout)
+            answer: object = pickle.load(self._process.stdout)
+            return answer
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise RuntimeError("the helper process that decodes a direction has died") from error
 
@@ -135,7 +144,7 @@ class RemoteDirection:
         """Wait until the helper has decoded the run it was sent."""
         if self._awaited is not None:
             self._awaited = None
-            facts, self._unread = self.helper.receive()
+            facts, self._unread = self.helper.receive_facts()
             self._decoder.facts.add(facts)
 
     def catch_up(self, since_us: int) -> None:
@@ -157,7 +166,7 @@ class RemoteDirection:
         """The decoder with the state that the helper has after the last run; the helper becomes idle."""
         self.wait_for_facts()
         self.helper.send(_STATE)
-        decoder = DirectionDecoder.resume(self.helper.receive(), self._decoder.options)
+        decoder = DirectionDecoder.resume(self.helper.receive_state(), self._decoder.options)
         decoder.facts = self._decoder.facts
         self._pool.give_back(self.helper)
         return decoder
@@ -191,7 +200,7 @@ def _answer_requests(memory: mmap.mmap, requests: IO[bytes], answers: IO[bytes])
             decoder = DirectionDecoder.resume(state, options)
             continue
         assert decoder is not None
-        answer: Any
+        answer: object
         if request == _RUN:
             direction, offset, data, *places = values
             data = memory[:data] if isinstance(data, int) else data

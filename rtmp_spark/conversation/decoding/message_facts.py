@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 from zlib import crc32
 
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
 from rtmp_spark.codec.chunk.header import LONGEST_HEADER
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, MAX_LAGGING
 from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.media.tag import MediaTag
@@ -44,6 +45,15 @@ _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cos
 
 # Called with (message number, event, frame) of each message, so that payloads need not be kept.
 MessageHook = Callable[[int, MessageReceived, int], None]
+
+
+class MessagesState(TypedDict):
+    tags: dict[str, Json]
+    base: int
+    msg_no: int
+    headed: list[int]
+    type_counts: list[tuple[int, int]]
+    lagging: list[tuple[int, list[int]]]
 
 
 class MessageFacts:
@@ -222,7 +232,7 @@ class MessageFacts:
         elif command.starts_play:
             self._tags.renew(stream_id)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> MessagesState:
         """What later messages need. The facts are not part of it."""
         return {
             "tags": self._tags.state(),
@@ -235,7 +245,7 @@ class MessageFacts:
 
     @classmethod
     def resume(
-        cls, state: dict[str, Any], places: SegmentPlaces, options: DecodeOptions, hook: MessageHook | None
+        cls, state: MessagesState, places: SegmentPlaces, options: DecodeOptions, hook: MessageHook | None
     ) -> MessageFacts:
         own = cls(places, options, hook, midstream=True)
         own._tags = TagReader.resume(state["tags"])

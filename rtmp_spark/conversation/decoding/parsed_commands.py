@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.codec.amf import AmfViolation, to_json_values
 from rtmp_spark.codec.command import parse_command
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import CACHED_COMMANDS, DEFAULT_LIMITS, REPEATED_COMMAND_BYTES, Limits
 from rtmp_spark.codec.shared_arguments import Arguments
 
@@ -19,7 +20,7 @@ class ParsedCommand(NamedTuple):
     name: str | None
     transaction_id: float | None
     amf_version: int
-    args: list[Any]
+    args: list[Json]
     violations: tuple[AmfViolation, ...]
     starts_play: bool
 

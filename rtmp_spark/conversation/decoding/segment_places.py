@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,9 @@ from rtmp_spark.capture.tcp.stream_items import Run
 from rtmp_spark.codec.limits import KEPT_SEGMENTS
 
 _FEW_SEGMENTS = 32  # below this, plain Python is faster than numpy calls
+
+
+PlacesState = tuple[list[int], list[int], list[int], list[int], int]
 
 
 class SegmentPlaces:
@@ -82,11 +84,11 @@ class SegmentPlaces:
         for column in (self.offsets, self.frames, self.times, self.at):
             column.clear()
 
-    def state(self) -> list[Any]:
-        return [self.offsets, self.frames, self.times, self.at, self.high]
+    def state(self) -> PlacesState:
+        return self.offsets, self.frames, self.times, self.at, self.high
 
     @classmethod
-    def resume(cls, state: list[Any]) -> SegmentPlaces:
+    def resume(cls, state: PlacesState) -> SegmentPlaces:
         places = cls()
         places.offsets, places.frames, places.times, places.at, places.high = state
         return places

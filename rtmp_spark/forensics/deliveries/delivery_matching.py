@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,19 +88,20 @@ class Deliveries:
         for row in known:
             place = row["uid"], row["direction"]
             if row["audio_messages"] or row["video_messages"]:
-                stream = stream_of(row, self._frames.get(place, {}), streams_of_direction[place] == 1)
+                own = row["name"], row["direction"]
+                stream = Stream(row["uid"], row["stream_id"], row["ts_start"], Frames(), row["ts_end"], *own)
+                stream = with_frames(stream, self._frames.get(place, {}), streams_of_direction[place] == 1)
                 (published if row["role"] == "publish" else played).append(stream)
         return match_all(published, played)
 
 
-def stream_of(row: Mapping[str, Any], frames: Mapping[int, Frames], alone: bool) -> Stream:
-    """A row of `streams` with its frames; `frames` are those of its direction by message stream id. A stream that is
-    `alone` in its direction also owns media on another id."""
-    own = frames.get(row["stream_id"])
+def with_frames(stream: Stream, frames: Mapping[int, Frames], alone: bool) -> Stream:
+    """The stream with its frames; `frames` are those of its direction by message stream id. A stream that is `alone` in
+    its direction also owns media on another id."""
+    own = frames.get(stream.stream_id)
     if own is None and len(frames) == 1 and alone:
         own = next(iter(frames.values()))
-    part = Frames() if own is None else own.between(row["ts_start"], row["ts_end"])
-    return Stream(row["uid"], row["stream_id"], row["ts_start"], part, row["ts_end"], row["name"], row["direction"])
+    return stream if own is None else stream._replace(frames=own.between(stream.ts_start, stream.ts_end))
 
 
 def match_all(published: Sequence[Stream], played: Sequence[Stream]) -> Matched:

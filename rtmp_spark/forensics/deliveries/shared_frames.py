@@ -14,7 +14,6 @@ Both depend on the play and the streams of its time only, never on what else is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +94,7 @@ class SharedFrames:
             frames = np.bincount(mine, times, minlength=len(published))
             self._judge(number, distinct, frames)
 
-    def _judge(self, number: int, distinct: npt.NDArray[Any], frames: npt.NDArray[Any]) -> None:
+    def _judge(self, number: int, distinct: npt.NDArray[np.int64], frames: npt.NDArray[np.int64 | np.float64]) -> None:
         """Note the streams with enough in common; in order, up to the limit on shared frames."""
         found = self.found[number]
         first, last = self._ends[number], self._ends[number + 1]

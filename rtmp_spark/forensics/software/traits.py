@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import REDACTED_NAMES, TRAIT_CHARS, TRAIT_FIRST_MESSAGES
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
 from rtmp_spark.codec.shared_arguments import noted
@@ -35,6 +36,11 @@ class _HiddenName(NamedTuple):
 
     sealed: str
     pieces: int
+
+
+TraitState = tuple[
+    Traits, Traits, dict[str, list[str]], dict[str, str], _HiddenName | None, list[tuple[str, _HiddenName]]
+]  # fmt: skip
 
 
 class TraitCollector:
@@ -162,13 +168,13 @@ class TraitCollector:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state(self) -> list[Any]:
+    def state(self) -> TraitState:
         handshakes = {direction: packet.hex() for direction, packet in self._handshakes.items()}
         names = list(self._redacted_names.items())
         first = {direction: [*map(self._hide, known)] for direction, known in self._first_messages.items()}
-        return [self.known("c2s"), self.known("s2c"), first, handshakes, self._name, names]
+        return self.known("c2s"), self.known("s2c"), first, handshakes, self._name, names
 
-    def resume(self, state: list[Any]) -> None:
+    def resume(self, state: TraitState) -> None:
         client, server, first_messages, handshakes, name, names = state
         self.client, self.server = dict(client), dict(server)
         self._first_messages = {direction: list(known) for direction, known in first_messages.items()}
@@ -181,7 +187,7 @@ class TraitCollector:
 
 
 @noted
-def _connect_request(args: list[Any]) -> NamedTraits:
+def _connect_request(args: list[Json]) -> NamedTraits:
     given = fields(args[0]) if args else {}
     traits = [("connect_fields", _shortened(",".join(given)))]
     for field in ("flashVer", "audioCodecs", "videoCodecs", "capabilities"):
@@ -193,7 +199,7 @@ def _connect_request(args: list[Any]) -> NamedTraits:
 
 
 @noted
-def _connect_response(args: list[Any]) -> NamedTraits:
+def _connect_response(args: list[Json]) -> NamedTraits:
     traits: NamedTraits = []
     for value in args:
         given = fields(value)
@@ -211,17 +217,17 @@ def _connect_response(args: list[Any]) -> NamedTraits:
 
 
 @noted
-def _publisher_metadata(args: list[Any]) -> NamedTraits:
+def _publisher_metadata(args: list[Json]) -> NamedTraits:
     return _named_in(args, "encoder", ("encoder", "metadatacreator"))
 
 
 @noted
-def _server_metadata(args: list[Any]) -> NamedTraits:
+def _server_metadata(args: list[Json]) -> NamedTraits:
     """Only fields that servers add: the others are forwarded from the publisher."""
     return _named_in(args, "metadata_server", ("Server", "server", "srs_server", "server_version"))
 
 
-def _named_in(args: list[Any], trait: str, names: Sequence[str]) -> NamedTraits:
+def _named_in(args: list[Json], trait: str, names: Sequence[str]) -> NamedTraits:
     """The values of these fields in any object among the arguments, as values of one trait."""
     found = [given[name] for given in map(fields, args) for name in names if text(given.get(name))]
     return [(trait, _shortened(value)) for value in found]

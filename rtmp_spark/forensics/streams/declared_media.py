@@ -6,14 +6,15 @@ sample rates in legacy tag headers are classes, not rates.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.media.codecs import AUDIO_FORMATS, AUDIO_FOURCC, FAMILY_OF, VIDEO_CODECS, VIDEO_FOURCC
 from rtmp_spark.codec.shared_arguments import noted
 from rtmp_spark.conversation import command_arguments
 from rtmp_spark.forensics.findings import Finding
-from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
+from rtmp_spark.forensics.streams.stream_measure import Declared, StreamMeasure
 from rtmp_spark.forensics.thresholds import ABSENT_MEDIA_MS, DECLARED_FPS_MEDIA_MS, DECLARED_FPS_SHARE
 
 FAMILIES = {**FAMILY_OF, "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser"}
@@ -30,15 +31,15 @@ _NUMBERS = {
 
 
 @noted
-def declaration(args: list[Any]) -> dict[str, Any] | None:
+def declaration(args: list[Json]) -> Declared | None:
     """What the first object among the arguments of onMetaData declares; None without an object."""
     given = next(filter(None, map(command_arguments.fields, args)), None)
     return None if given is None else read_metadata(given)
 
 
-def read_metadata(fields: dict[str, Any]) -> dict[str, Any]:
+def read_metadata(fields: dict[str, Json]) -> Declared:
     """The declared_* columns of `streams` for these fields of onMetaData, by the name of the measured column."""
-    declared: dict[str, Any] = {}
+    declared: dict[str, float] = {}
     for name, column in _NUMBERS.items():
         value = _number(fields.get(name))
         if value is not None and value > 0:
@@ -50,20 +51,17 @@ def read_metadata(fields: dict[str, Any]) -> dict[str, Any]:
         declared["channels"] = channels
     elif isinstance(fields.get("stereo"), bool) and _codec(fields.get("audiocodecid"), "audio"):
         declared["channels"] = 2 if fields["stereo"] else 1
-    for kind in ("video", "audio"):
-        codec = _codec(fields.get(f"{kind}codecid"), kind)
-        if codec is not None:
-            declared[f"{kind}_codec"] = codec
+    codecs = {f"{kind}_codec": _codec(fields.get(f"{kind}codecid"), kind) for kind in ("video", "audio")}
     for column in ("width", "height", "sample_rate", "channels"):
         if column in declared:
             if declared[column] < 2**31:
                 declared[column] = int(declared[column])
             else:
                 del declared[column]
-    return declared
+    return cast("Declared", declared | {column: codec for column, codec in codecs.items() if codec is not None})
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Json) -> float | None:
     """A finite number, also one in a string; None for anything else, which declares nothing."""
     if isinstance(value, str):
         try:
@@ -75,7 +73,7 @@ def _number(value: Any) -> float | None:
     return float(value) if abs(value) < 1e15 else None
 
 
-def _codec(value: Any, kind: str) -> str | None:
+def _codec(value: Json, kind: str) -> str | None:
     """The codec of an id in metadata: a FourCC as string or number, or the codec id of a legacy tag."""
     known = AUDIO_FOURCC if kind == "audio" else VIDEO_FOURCC
     if isinstance(value, str):
@@ -109,8 +107,8 @@ def contradictions(measure: StreamMeasure) -> list[Finding]:
             )
         )  # fmt: skip
 
-    for kind, track in (("video", video), ("audio", audio)):
-        said = declared.get(f"{kind}_codec")
+    codecs = declared.get("video_codec"), declared.get("audio_codec")
+    for kind, track, said in (("video", video, codecs[0]), ("audio", audio, codecs[1])):
         if track is not None and track.frames and said is not None and track.codec is not None:
             if family(said) != family(track.codec) and not track.codec.startswith("unknown"):
                 report(f"{kind} codec", said, track.codec)
@@ -124,9 +122,9 @@ def contradictions(measure: StreamMeasure) -> list[Finding]:
             report("sample rate", f"{rate} Hz", " and ".join(f"{one} Hz" for one in audio.rates))
     if video is not None and video.elapsed >= DECLARED_FPS_MEDIA_MS and "fps" in declared and not measure.gaps:
         rates = [rate for rate in (video.rate(), video.rate_without_pauses()) if rate]
-        said = declared["fps"]
-        if len(rates) == 2 and all(abs(rate - said) > DECLARED_FPS_SHARE * said for rate in rates):
-            report("frame rate", f"{said:g}", f"{rates[0]:.2f}")
+        fps = declared["fps"]
+        if len(rates) == 2 and all(abs(rate - fps) > DECLARED_FPS_SHARE * fps for rate in rates):
+            report("frame rate", f"{fps:g}", f"{rates[0]:.2f}")
     return found
 
 
@@ -142,11 +140,12 @@ def absent_tracks(measure: StreamMeasure) -> list[Finding]:
         if measure.frames(kind):
             continue
         track = measure.video if kind == "video" else measure.audio
-        msg_no, frame, ts = (measure.declared.get(name) for name in ("msg_no", "frame", "ts"))
+        declared = measure.declared
+        msg_no, frame, ts = declared.get("msg_no"), declared.get("frame"), declared.get("ts")
         if track is not None and track.configs:
             announced = "its configuration was sent"
             msg_no, frame, ts = track.place or (msg_no, frame, ts)
-        elif f"{kind}_codec" in measure.declared:
+        elif f"{kind}_codec" in declared:
             announced = "onMetaData declares it"
         else:
             continue

@@ -7,11 +7,12 @@ discontinuity of the timestamps, a seek, a pause or missing data begins a new pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import KEPT_PACES, PACE_FRAMES
 from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
@@ -178,12 +179,12 @@ class TrackPace:
         current = self._current(closed_us)
         return self.media_ms + sum(p.media_ms for p in current), self.wall_us + sum(p.wall_us for p in current)
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[Json]:
         self._recent = self._recent[-PACE_FRAMES:]
         return [getattr(self, name) for name in self.__slots__]
 
     @classmethod
-    def resume(cls, state: list[Any]) -> TrackPace:
+    def resume(cls, state: list[Json]) -> TrackPace:
         own = cls()
         for name, value in zip(cls.__slots__, state):
             setattr(own, name, value)
@@ -194,8 +195,10 @@ class TrackPace:
         return own
 
 
-def _resumed(part: Sequence[Any]) -> Part:
-    return Part(*part)._replace(last=(part[-1][0], part[-1][1], part[-1][2]))
+def _resumed(part: Part) -> Part:
+    """The part with the types that JSON does not keep."""
+    msg_no, frame, known_at = part[-1]
+    return Part(*part)._replace(last=(msg_no, frame, known_at))
 
 
 class PacedTrack(NamedTuple):

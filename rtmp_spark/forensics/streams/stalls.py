@@ -8,9 +8,10 @@ only when the TCP statistics of these seconds are final, so the cause is determi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import KEPT_STALLS
 from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
@@ -83,11 +84,11 @@ class Stall:
     def is_caught_up(self) -> bool:
         return 1000 * max(self.lead_ms, self.leap_ms) >= STALL_CAUSE_SHARE * self.length_us
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[Json]:
         return [getattr(self, name) for name in self.__slots__]
 
     @classmethod
-    def resume(cls, state: list[Any]) -> Stall:
+    def resume(cls, state: list[Json]) -> Stall:
         stall = cls(0, 0, 0, 0, None, None)
         for name, value in zip(cls.__slots__, state):
             setattr(stall, name, value)
@@ -104,6 +105,9 @@ class TrackStall(NamedTuple):
     ts: int
     msg_no: int | None
     frame: int | None
+
+
+StallsState = tuple[int, int, list[list[Json]], int | None, list[TrackStall]]
 
 
 class Stalls:
@@ -208,12 +212,12 @@ class Stalls:
             ]  # fmt: skip
         return sorted(found, key=lambda finding: finding.ts or 0)
 
-    def state(self) -> list[Any]:
+    def state(self) -> StallsState:
         watched = self.kept.index(self.watched) if self.watched is not None else None
-        return [self.count, self.total_us, [stall.state() for stall in self.kept], watched, self.of_tracks]
+        return self.count, self.total_us, [stall.state() for stall in self.kept], watched, self.of_tracks
 
     @classmethod
-    def resume(cls, state: list[Any]) -> Stalls:
+    def resume(cls, state: StallsState) -> Stalls:
         stalls = cls()
         stalls.count, stalls.total_us, kept, watched, of_tracks = state
         stalls.kept = [Stall.resume(one) for one in kept]

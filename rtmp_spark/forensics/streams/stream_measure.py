@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import IGNORED_TIMESTAMPS, KEPT_PAUSES, MEASURED_TRACKS
@@ -34,11 +34,11 @@ from rtmp_spark.conversation.media_row import (
     TS,
     WIDTH,
 )
-from rtmp_spark.forensics.findings import Finding
+from rtmp_spark.forensics.findings import Finding, SavedFinding
 from rtmp_spark.forensics.position import Position, frame_with_file
 from rtmp_spark.forensics.streams.av_drift import Drift
 from rtmp_spark.forensics.streams.pace import PacedTrack, stream_pace
-from rtmp_spark.forensics.streams.stalls import Received, Stall, Stalls, TrackStall
+from rtmp_spark.forensics.streams.stalls import Received, Stall, Stalls, StallsState, TrackStall
 from rtmp_spark.forensics.streams.timestamp_rules import crossed_boundaries, jump
 from rtmp_spark.forensics.streams.track import Gop, Track
 from rtmp_spark.forensics.thresholds import (
@@ -53,6 +53,37 @@ from rtmp_spark.forensics.thresholds import (
 )
 
 _PAUSING_CODECS = ("speex", "Opus", "nellymoser")  # audio that is not sent during silence
+
+
+class Declared(TypedDict, total=False):
+    """What onMetaData declares, by the name of the measured column, and the message that declares it."""
+
+    msg_no: int
+    frame: int
+    ts: int
+    width: int
+    height: int
+    fps: float
+    video_bitrate: float
+    audio_bitrate: float
+    sample_rate: int
+    channels: int
+    video_codec: str
+    audio_codec: str
+
+
+class MeasureState(TypedDict):
+    where: tuple[str, int, bool, bool, int]
+    tracks: list[tuple[str, int, list[object]]]
+    declared: Declared
+    drift: list[object]
+    stalls: StallsState
+    first: tuple[int | None, bool | None, tuple[int, int] | None]
+    asked: list[int]
+    lagging: list[int]
+    received: tuple[int, int, int]
+    last: tuple[int | None, bool, list[int], list[int], list[tuple[int, int]], str]
+    found: list[SavedFinding]
 
 
 class StreamMeasure:
@@ -74,7 +105,7 @@ class StreamMeasure:
         self.gaps = 0
         self.tracks: dict[tuple[str, int], Track] = {}
         self._main: dict[str, Track] = {}  # the tracks with id 0, by kind
-        self.declared: dict[str, Any] = {}
+        self.declared: Declared = {}
         self.drift = Drift()
         self.stalls = Stalls()
         self.closed_us = 0  # when the receiver closed, at the end; 0 if it did not
@@ -432,23 +463,23 @@ class StreamMeasure:
 
     # -- state --------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> MeasureState:
         return {
-            "where": [self.direction, self.stream_id, self.start_known, self.recorded, self.gaps],
-            "tracks": [[*key, track.state()] for key, track in self.tracks.items()],
+            "where": (self.direction, self.stream_id, self.start_known, self.recorded, self.gaps),
+            "tracks": [(*key, track.state()) for key, track in self.tracks.items()],
             "declared": self.declared,
             "drift": self.drift.state(),
             "stalls": self.stalls.state(),
-            "first": [self.first_coded, self.first_is_key, self.origin],
+            "first": (self.first_coded, self.first_is_key, self.origin),
             "asked": self.asked,
             "lagging": sorted(self._lagging),
-            "received": [self._received_frames, self._received_bytes, self._received_us],
-            "last": [self._last_ts, self._suspended, self._crossed, self._ignored, self._pauses, self._held_back_for],
+            "received": (self._received_frames, self._received_bytes, self._received_us),
+            "last": (self._last_ts, self._suspended, self._crossed, self._ignored, self._pauses, self._held_back_for),
             "found": [finding.plain() for finding in self.found],
         }
 
     @classmethod
-    def resume(cls, state: dict[str, Any]) -> StreamMeasure:
+    def resume(cls, state: MeasureState) -> StreamMeasure:
         direction, stream_id, start_known, recorded, gaps = state["where"]
         own = cls(direction, stream_id, start_known)
         own.recorded, own.gaps = recorded, gaps
@@ -456,7 +487,7 @@ class StreamMeasure:
             own.tracks[kind, track_id] = Track.resume(track)
             if track_id == 0:
                 own._main[kind] = own.tracks[kind, track_id]
-        own.declared = dict(state["declared"])
+        own.declared = {**state["declared"]}
         own.drift = Drift.resume(state["drift"])
         own.stalls = Stalls.resume(state["stalls"])
         own.first_coded, own.first_is_key, origin = state["first"]

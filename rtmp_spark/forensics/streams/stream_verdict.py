@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.conversation.facts import CLIENT, SERVER
@@ -73,10 +73,10 @@ def skew_finding(measure: StreamMeasure) -> list[Finding]:
     ]  # fmt: skip
 
 
-def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, Any]:
+def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, object]:
     """The columns of `streams` that are measured on the frames of the stream or declared in onMetaData."""
     video, audio = measure.video, measure.audio
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "first_is_key": measure.first_is_key if measure.start_known else None,
         "stalls": measure.stalls.count,
         "stall_ms": measure.stalls.total_us / 1000,

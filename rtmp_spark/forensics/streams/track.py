@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
+from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import TRACK_VARIANTS
 from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.streams.histogram import Histogram
@@ -125,15 +126,17 @@ class Track:
             return None
         return self.bytes * 8000 / (self.elapsed * self.frames / max(self.frames - 1, 1))
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[object]:
         return [value.state() if isinstance(value, (Histogram, TrackPace)) else value for value in _values(self)]
 
     @classmethod
-    def resume(cls, state: list[Any]) -> Track:
+    def resume(cls, state: list[object]) -> Track:
         track = cls("")
         for name, value in zip(cls.__slots__, state):
-            setattr(track, name, Histogram.resume(value) if name in ("steps", "key_gaps") else value)
-        track.pace = TrackPace.resume(state[cls.__slots__.index("pace")])
+            if name in ("steps", "key_gaps"):
+                setattr(track, name, Histogram.resume(cast("list[tuple[int, int]]", value)))
+            else:
+                setattr(track, name, TrackPace.resume(cast("list[Json]", value)) if name == "pace" else value)
         track.longest_gop = Gop(*track.longest_gop)
         track.place = None if track.place is None else Position(*track.place)
         track.last = (track.last[0], track.last[1], track.last[2])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
+from rtmp_spark.analysis.core import ConnectionState
 from rtmp_spark.codec.errors import UserError
 
 STATE_VERSION = 15
@@ -35,7 +35,7 @@ class OpenFlow:
     tls: bool = False  # may carry RTMPT inside TLS
 
 
-def freeze(state: dict[str, Any]) -> bytes:
+def freeze(state: ConnectionState) -> bytes:
     """The state as bytes. Call it at once: the state shares its lists with the connection it was taken from."""
     text = _json(state).encode()
     compressed: bytes = pa.compress(text, "zstd", asbytes=True)
@@ -50,10 +50,10 @@ def header_of(packed: bytes) -> OpenFlow:
     return OpenFlow(**json.loads(packed[: packed.index(b"\n")]))
 
 
-def state_of(packed: bytes) -> dict[str, Any]:
+def state_of(packed: bytes) -> ConnectionState:
     at = packed.index(b"\n") + 1
     size = int.from_bytes(packed[at : at + 8], "big")
-    state: dict[str, Any] = json.loads(pa.decompress(packed[at + 8 :], size, "zstd", asbytes=True))
+    state: ConnectionState = json.loads(pa.decompress(packed[at + 8 :], size, "zstd", asbytes=True))
     return state
 
 

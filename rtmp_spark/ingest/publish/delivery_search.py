@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from rtmp_spark.codec.message import AUDIO, VIDEO
 from rtmp_spark.forensics.deliveries.delivery_frames import CODED, CONFIG, Frames, Stream
-from rtmp_spark.forensics.deliveries.delivery_matching import delivery, limit_finding, stream_of
+from rtmp_spark.forensics.deliveries.delivery_matching import delivery, limit_finding, with_frames
 from rtmp_spark.forensics.deliveries.shared_frames import SharedFrames
 from rtmp_spark.ingest.publish.delivery_plan import BATCH_MESSAGES, Batch, Group, StreamSpan
 from rtmp_spark.ingest.publish.lake_rows import Row, one_of, to_table
@@ -161,7 +161,13 @@ class _StreamReader:
     def read(self, spans: Sequence[StreamSpan]) -> list[Stream]:
         if not self._held.issuperset(span.uid for span in spans):
             self.hold(spans)
-        return [stream_of(vars(s), self._frames.get((s.uid, s.direction), {}), s.alone) for s in spans]
+        return [
+            with_frames(
+                Stream(s.uid, s.stream_id, s.ts_start, Frames(), s.ts_end, s.name, s.direction),
+                self._frames.get((s.uid, s.direction), {}), s.alone,
+            )
+            for s in spans
+        ]  # fmt: skip
 
 
 FramesByStream = dict[int, Frames]  # by message stream id
