@@ -35,7 +35,8 @@ class RecordReader:
         self._header = header
         self._limits = limits
         self._end = end  # records that start here or later belong to the next range
-        self.ended = offset
+        self.window_at = offset  # where the last window begins in the file
+        self.ended = offset  # after the last record
         self.records = 0
         self.zero_length = 0
         self.over_snaplen = 0
@@ -45,6 +46,7 @@ class RecordReader:
         position = 0
         while self.problem is None:
             data, size, last = self._windows.after(position)
+            self.window_at = self.ended
             offsets, position = self._walk(data, size)
             if len(offsets):
                 block = self._columns(data, offsets)
