@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
+RECORD_GAP_BYTES = 64  # between two packets that follow each other in a file: a record header, padding, options
 PADDING = bytes(256)  # follows the bytes of every window, so that a header view of a short packet stays inside
 
 
@@ -68,3 +69,22 @@ def rows_at(data: bytes, offsets: Ints, width: int) -> Bytes:
     # One element per row: numpy copies those twice as fast as rows of bytes.
     rows = np.ndarray((max(len(data) - width + 1, 0),), np.dtype((np.void, width)), data, strides=(1,))
     return rows[offsets].view(np.uint8).reshape(-1, width)
+
+
+def gathered(windows: Sequence[bytes], window: Ints, start: Ints, caplen: Ints) -> tuple[bytes, Ints]:
+    """The bytes of packets, and where each of them begins there. `window` is the index of its window.
+
+    Packets that follow each other in their file are copied together, with the record headers between them: copying
+    one by one takes twice as long.
+    """
+    if not len(start):
+        return b"", start
+    end = start + caplen
+    gap = start[1:] - end[:-1]
+    first = np.flatnonzero(np.append(True, (gap < 0) | (gap > RECORD_GAP_BYTES) | (window[1:] != window[:-1])))
+    begins, ends = start[first], end[np.append(first[1:], len(start)) - 1]
+    views = [memoryview(data) for data in windows]
+    slices = zip(window[first].tolist(), begins.tolist(), ends.tolist())
+    sizes = ends - begins
+    shift = np.repeat(np.cumsum(sizes) - sizes - begins, np.diff(np.append(first, len(start))))
+    return b"".join([views[w][s:e] for w, s, e in slices]), start + shift

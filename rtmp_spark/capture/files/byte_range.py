@@ -10,10 +10,10 @@ from rtmp_spark.capture.files.file_facts import OK, FileFacts
 from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, PcapHeader
 from rtmp_spark.capture.files.pcap_records import RecordReader, first_record
 from rtmp_spark.capture.files.pcapng import BlockReader, first_block
-from rtmp_spark.capture.packet_block import PacketBlock
+from rtmp_spark.capture.files.record_layout import PcapLayout, PcapngLayout, RecordLayout, section_head
+from rtmp_spark.capture.packet_block import Ints, PacketBlock
 from rtmp_spark.codec.limits import (
     DEFAULT_LIMITS,
-    FIRST_WINDOW_BYTES,
     LIKELY_PACKET_BYTES,
     PACKET_SEARCH_BYTES,
     READ_WINDOW_BYTES,
@@ -38,6 +38,7 @@ class _Range(Generic[Reader]):
 
     facts: FileFacts
     began: int | None
+    layout: RecordLayout
     _reader: Reader
 
     def __iter__(self) -> Iterator[PacketBlock]:
@@ -53,6 +54,10 @@ class _Range(Generic[Reader]):
     def ended(self) -> int | None:
         return None if self.began is None else self._reader.ended
 
+    def offsets(self, block: PacketBlock) -> Ints:
+        """Where the records of these packets of the last window begin in the file."""
+        return block.start + (self._reader.window_at - self.layout.header_bytes)
+
 
 class PcapRange(_Range[RecordReader]):
     """A range of an uncompressed classic pcap with this file header."""
@@ -66,6 +71,7 @@ class PcapRange(_Range[RecordReader]):
         limits: Limits = DEFAULT_LIMITS,
         window_bytes: int = READ_WINDOW_BYTES,
     ) -> None:
+        self.layout = PcapLayout(header)
         self.facts = FileFacts(format="pcap", link_types=[header.link_type], snaplen=header.snaplen or None)
         if start <= FILE_HEADER_BYTES:
             self.began = FILE_HEADER_BYTES
@@ -90,9 +96,9 @@ class PcapngRange(_Range[BlockReader]):
         limits: Limits = DEFAULT_LIMITS,
         window_bytes: int = READ_WINDOW_BYTES,
     ) -> None:
-        head = BlockReader(ByteStream(file), limits, FIRST_WINDOW_BYTES)
-        next(iter(head), None)
+        head = section_head(file)
         self._head = head.head
+        self.layout = PcapngLayout(self._head)
         snaplen = head.snaplen or None
         self.facts = FileFacts(format="pcapng", link_types=sorted(head.link_types), snaplen=snaplen)
         self.began = start

@@ -44,7 +44,7 @@ class ProbedFile:
 
     @property
     def is_plain_pcap(self) -> bool:
-        """True if packets can be found again by their offsets."""
+        """True for a classic pcap that is not compressed."""
         return self.format == "pcap" and not self.compressed
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
 from rtmp_spark.analysis.core import AnalysisCore, OpenConnection, begins_tunnels
 from rtmp_spark.analysis.row_sink import Batch
-from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
+from rtmp_spark.capture.files.record_layout import layout_of
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
@@ -142,8 +142,8 @@ class BucketDecoder:
         frame, offset = places(self._staged.read(split.staged, piece.sections))
         require_unchanged(split.file)
         with open_file(split.file.path) as file:
-            header = parse_header(file.read(FILE_HEADER_BYTES))
-            yield from read_packets(file, header, split.start + offset, split.frames_before + frame)
+            layout = layout_of(file)
+            yield from read_packets(file, layout, split.start + offset, split.frames_before + frame)
         require_unchanged(split.file)
 
     def _final(self, batches: Iterable[Batch]) -> Iterator[MadeRows]:

@@ -22,7 +22,7 @@ TASK_BYTES = 64 << 20
 TASK_FILES = 500
 HEAVY_BYTES = 256 << 20  # below this, starting a helper process takes longer than it saves
 BUCKET_BYTES = 2 << 30  # of payload in one bucket at most
-SORTED_FROM = 15  # buckets; with fewer, reading a plain pcap several times costs less than writing a copy of it
+SORTED_FROM = 15  # buckets; with fewer, reading a capture several times costs less than writing a copy of it
 
 
 @dataclass
@@ -138,7 +138,7 @@ def split_plans(scanned: Sequence[Scanned], next_head_ns: int | None = None) -> 
 
 
 def is_sorted(size_bytes: int, cores: int) -> bool:
-    """Whether sorted copies pay for plain pcap files of this size."""
+    """Whether sorted copies pay for uncompressed captures of this size."""
     return size_bytes >= cores * TASK_BYTES and max(cores, size_bytes // BUCKET_BYTES) >= SORTED_FROM
 
 

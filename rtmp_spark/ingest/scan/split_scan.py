@@ -71,9 +71,9 @@ class SplitScanner:
     """Scans one split into `found`, `flows` and `packets`."""
 
     def __init__(self, split: Split, staged: PacketFile, *, sort: bool) -> None:
-        """`sort`: write a sorted copy even of a range of a plain pcap."""
+        """`sort`: write a sorted copy even of a byte range, whose packets can be found again by their places."""
         self._split = split
-        self._is_copy = sort or not split.end or split.format != "pcap"
+        self._is_copy = sort or not split.end
         self.found = SplitScan(split.split_id, staged=staged.name, is_copy=self._is_copy)
         self.flows = FlowIndex()
         self.packets = SplitPackets(staged, with_packets=self._is_copy)
@@ -106,16 +106,12 @@ class SplitScanner:
         reader: PcapRange | PcapngRange
         if split.format == "pcapng":
             reader = PcapngRange(given, split.start, split.end)
-            for block in reader:
-                self._add(block, None)
-            found.alone = reader.needs_the_whole_file
         else:
             header = parse_header(given.read(FILE_HEADER_BYTES))
             reader = PcapRange(given, split.start, split.end, header)
-            for block in reader:
-                assert reader.ended is not None
-                window_at = reader.ended - int(block.start[-1] + block.caplen[-1])
-                self._add(block, block.start + (window_at - header.record_header_bytes - split.start))
+        for block in reader:
+            self._add(block, reader.offsets(block) - split.start)
+        found.alone = isinstance(reader, PcapngRange) and reader.needs_the_whole_file
         found.began, found.ended = reader.began, reader.ended
         found.facts = reader.facts
         found.facts.undecoded = self._dissector.undecoded

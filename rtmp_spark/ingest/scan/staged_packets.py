@@ -2,9 +2,9 @@
 
 A scan task writes one file. A split is one run or, if it is long, several; a run has one section for each group of
 connections, so a bucket reads only sections of its own groups. A section holds the places of the packets in the
-capture or, in a *sorted copy*, the packets themselves. Places are enough where few buckets share a plain pcap. With
-many buckets each of them would read most of the capture for its few packets; and a pcapng or compressed capture has to
-be read from its start.
+capture or, in a *sorted copy*, the packets themselves. Places are enough where few buckets share a capture. With many
+buckets each of them would read most of it for its few packets; and a compressed capture, or a pcapng whose interfaces
+change, has to be read from its start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock
+from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock, gathered
 from rtmp_spark.codec.limits import READ_WINDOW_BYTES
 from rtmp_spark.lake.faults import explained
 from rtmp_spark.lake.location import Location
@@ -40,6 +40,7 @@ _PACKETS = pa.schema(
         pa.field("caplen", pa.int32()),
         pa.field("origlen", pa.int32()),
         pa.field("link_type", pa.int32()),
+        pa.field("start", pa.int32()),  # difference to the last
     ]
 )
 _NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64}  # `to_pandas_dtype` would load pandas
@@ -147,10 +148,9 @@ class SplitPackets:
 
     def _packets(self, columns: list[Ints]) -> list[bytes]:
         frame, ts_ns, caplen, origlen, link_type, window, start = columns
-        head = dump(_batch((_steps(frame), _steps(ts_ns), caplen, origlen, link_type), _PACKETS))
-        views = [memoryview(data) for data in self._windows]
-        slices = zip(window.tolist(), start.tolist(), (start + caplen).tolist())
-        return [len(head).to_bytes(8, "big"), head, b"".join([views[w][s:e] for w, s, e in slices])]
+        data, start = gathered(self._windows, window, start, caplen)
+        head = dump(_batch((_steps(frame), _steps(ts_ns), caplen, origlen, link_type, _steps(start)), _PACKETS))
+        return [len(head).to_bytes(8, "big"), head, data]
 
     def sections(self) -> pa.RecordBatch:
         """Schema SECTIONS."""
@@ -209,9 +209,9 @@ def packets(sections: Sequence[bytes], frames_before: int) -> Iterator[PacketBlo
     at = 0
     for section in sections:
         begun = 8 + int.from_bytes(section[:8], "big")
-        frame, ts_ns, caplen, origlen, link_type = _columns(load(section[8:begun], _PACKETS))
-        start = at + np.cumsum(caplen) - caplen
-        columns.append([np.cumsum(frame) + frames_before, np.cumsum(ts_ns), start, caplen, origlen, link_type])
+        frame, ts_ns, caplen, origlen, link_type, start = _columns(load(section[8:begun], _PACKETS))
+        frame, ts_ns, start = np.cumsum(frame) + frames_before, np.cumsum(ts_ns), at + np.cumsum(start)
+        columns.append([frame, ts_ns, start, caplen, origlen, link_type])
         parts.append(memoryview(section)[begun:])
         at += len(parts[-1])
     data = b"".join([*parts, PADDING])

@@ -166,9 +166,7 @@ def _blocks(file: BinaryIO, partition: PacketRange) -> Iterator[tuple[PacketBloc
     header = parse_header(file.read(FILE_HEADER_BYTES))
     reader = PcapRange(file, partition.start, partition.end, header)
     for block in reader:
-        assert reader.ended is not None
-        window_at = reader.ended - int(block.start[-1] + block.caplen[-1])
-        yield block, block.start + (window_at - header.record_header_bytes)
+        yield block, reader.offsets(block)
 
 
 def _columns(block: PacketBlock, dissector: Any, payload: bool) -> dict[str, pa.Array]:

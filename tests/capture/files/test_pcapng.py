@@ -182,3 +182,42 @@ def test_sections_of_both_byte_orders_are_one_block() -> None:
     assert blocks[0].frame.tolist() == list(range(1, 53))
     assert {len(blocks[0].packet(i)) for i in range(52)} == {54}
     assert blocks[0].ts_ns.tolist() == sorted(blocks[0].ts_ns.tolist())
+
+
+def _with(data: bytes, at: int, change: bytes) -> bytes:
+    return data[:at] + change + data[at + len(change) :]
+
+
+@pytest.mark.parametrize("window_bytes", [700, 1 << 20])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("at", [3, 17, 40, 99])
+@pytest.mark.parametrize(
+    "offset,value,what",
+    [
+        (4, 13, "claims 13 bytes"),
+        (4, 1 << 31, "claims 2147483648 bytes"),
+        (8, 7, "interface 7"),
+        (-4, 96, "length fields"),
+    ],
+)
+def test_damage_after_many_packets(window_bytes: int, order: str, at: int, offset: int, value: int, what: str) -> None:
+    """The packets before the damage are read, whether blocks are checked one by one or many at once."""
+    blocks = [enhanced(MICRO + n, bytes([n]) * (n % 9 + 1), 0, order) for n in range(100)]
+    head = section(order) + interface(1, order=order)
+    place = len(head) + sum(map(len, blocks[:at])) + (offset if offset > 0 else len(blocks[at]) + offset)
+    capture = opened(_with(head + b"".join(blocks), place, struct.pack(order + "I", value)), window_bytes)
+    assert [packet for _, _, _, packet in contents(capture)] == [bytes([n]) * (n % 9 + 1) for n in range(at)]
+    assert capture.facts.error is not None and what in capture.facts.error.detail
+    assert capture.facts.error.frame == at + 1
+
+
+def test_other_blocks_between_many_packets() -> None:
+    """An interface, a simple packet and an unknown block, each after and before long runs of Enhanced Packet Blocks."""
+    run = [enhanced(MICRO + n, bytes([n + 1])) for n in range(30)]
+    others = [interface(113), block(3, struct.pack("<I", 5) + b"hello"), block(0x0BAD, b"custom")]
+    later = [enhanced(MICRO + 50 + n, bytes([n + 50]), 1) for n in range(30)]
+    data = section() + interface(1) + b"".join(run) + others[0] + b"".join(later) + others[1] + b"".join(run)
+    data += others[2] + b"".join(later)
+    packets = [(1, bytes([n + 1])) for n in range(30)] + [(113, bytes([n + 50])) for n in range(30)]
+    expected = [*packets, (1, b"hello"), *packets]
+    assert [(link, packet) for _, _, link, packet in contents(opened(data))] == expected

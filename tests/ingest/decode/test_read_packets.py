@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.capture_rewriting import block, enhanced, interface, section
 
-from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, parse_header
+from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES
+from rtmp_spark.capture.files.record_layout import layout_of
 from rtmp_spark.ingest.decode import read_packets as gathering
 from rtmp_spark.ingest.decode.read_packets import read_packets
 
@@ -29,22 +31,40 @@ def read_all(content: bytes) -> tuple[list[int], list[Packet]]:
     return offsets, packets
 
 
+def as_blocks(packets: list[Packet], order: str) -> tuple[bytes, list[int]]:
+    """A pcapng of two interfaces with these packets, some of them in obsolete blocks, and where each block begins."""
+    content = section(order) + interface(1, order=order) + interface(1, order=order)
+    offsets = []
+    for frame, ts_ns, data, origlen in packets:
+        offsets.append(len(content))
+        ticks, number = ts_ns // 1000, frame % 2
+        if frame % 7:
+            content += enhanced(ticks, data, number, order, origlen)
+        else:
+            fields = number, 5, ticks >> 32, ticks & 0xFFFFFFFF, len(data), origlen
+            content += block(2, struct.pack(order + "HHIIII", *fields) + data, order)
+    return content, offsets
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng <", "pcapng >"])
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.02])
 @pytest.mark.parametrize(("window", "near"), [(1 << 23, 1 << 18), (4096, 1 << 18), (20_000, 3000), (1, 0)])
 def test_all_wanted_packets_are_read_in_order(
-    sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, share: float, window: int, near: int
+    sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, form: str, share: float, window: int, near: int
 ) -> None:
     content = (sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap").read_bytes()
     offsets, packets = read_all(content)
+    if form != "pcap":
+        content, offsets = as_blocks(packets, form[-1])
     choice = random.Random(f"{share} {window}")
     wanted = [n for n in range(len(packets)) if choice.random() < share] or [0]
     monkeypatch.setattr(gathering, "READ_WINDOW_BYTES", window)
     monkeypatch.setattr(gathering, "NEAR_BYTES", near)
     found: list[Packet] = []
     places = np.array([offsets[n] for n in wanted]), np.array([n + 1 for n in wanted])
-    for block in read_packets(io.BytesIO(content), parse_header(content[:FILE_HEADER_BYTES]), *places):
-        assert len(block.data) >= int(block.start[-1] + block.caplen[-1]) + len(gathering.PADDING)
-        columns = (block.frame.tolist(), block.ts_ns.tolist(), map(block.packet, range(len(block))), block.origlen)
+    for read in read_packets(io.BytesIO(content), layout_of(io.BytesIO(content)), *places):
+        assert len(read.data) >= int(read.start[-1] + read.caplen[-1]) + len(gathering.PADDING)
+        columns = (read.frame.tolist(), read.ts_ns.tolist(), map(read.packet, range(len(read))), read.origlen)
         found += [(frame, ts, data, int(length)) for frame, ts, data, length in zip(*columns)]
     assert found == [packets[n] for n in wanted]
 
@@ -54,8 +74,8 @@ def test_few_packets_of_many_stretches_make_one_window(sample_pcaps: Path, monke
     offsets, _ = read_all(content)
     monkeypatch.setattr(gathering, "READ_WINDOW_BYTES", 50_000)
     some = np.array(offsets[::40])
-    header = parse_header(content[:FILE_HEADER_BYTES])
+    layout = layout_of(io.BytesIO(content))
     for near in (1 << 18, 1000):  # several of them in a stretch, and each alone
         monkeypatch.setattr(gathering, "NEAR_BYTES", near)
-        blocks = list(read_packets(io.BytesIO(content), header, some, np.arange(len(some))))
+        blocks = list(read_packets(io.BytesIO(content), layout, some, np.arange(len(some))))
         assert len(blocks) < len(content) / 50_000 / 2
