@@ -14,6 +14,7 @@ from typing import NamedTuple, TypedDict
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.ending import Ending
 from rtmp_spark.conversation.facts import (
+    CLIENT,
     OTHER_DIRECTION,
     SENDER,
     STREAM_STARTS,
@@ -35,7 +36,7 @@ from rtmp_spark.forensics.explained_findings import drop_explained
 from rtmp_spark.forensics.findings import Finding, FindingFold, SavedFinding, lasting, stream_key
 from rtmp_spark.forensics.position import NO_POSITION, Position
 from rtmp_spark.forensics.software.fingerprint import Fingerprint, recognise
-from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
+from rtmp_spark.forensics.software.known_software import CLIENTS, ENDS_WITH_FIN, SERVERS
 from rtmp_spark.forensics.software.traits import TraitCollector, TraitState
 from rtmp_spark.forensics.stream_id_rules import StreamIdRules, StreamIdState
 from rtmp_spark.forensics.streams import stream_verdict
@@ -236,7 +237,10 @@ class ConnectionRules:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def close_cause(self, ending: Ending, cause: str) -> str:
-        """`ack_stall` if flow control explains the end better than TCP does, otherwise `cause`."""
+        """`cause`, unless flow control or what is known of the client explains the end better than TCP does."""
+        if cause == "peer_vanished" and (ending.closed_by, ending.close_kind) == (CLIENT, "fin"):
+            if self.client().software in ENDS_WITH_FIN:
+                return "teardown"
         if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start and ending.closed_by:
             for direction in ("c2s", "s2c"):
                 media = [span.ts_end for span in self._session.spans if span.direction == direction]

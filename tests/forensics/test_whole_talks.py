@@ -14,6 +14,7 @@ from kit.rtmp_talks import (
     CHUNK_SIZE,
     CLIENT,
     SERVER,
+    created,
     findings,
     found_rules,
     goodbye,
@@ -21,6 +22,7 @@ from kit.rtmp_talks import (
     media,
     played,
     published,
+    status,
 )
 
 from rtmp_relay.frames import Tag
@@ -300,6 +302,17 @@ def test_a_player_of_a_file_may_let_the_server_wait(path: Path, recorded: bool) 
     media(said, SERVER, later=3000, spoil=lambda tag: None if is_config(tag) else tag)
     live = [("TCP_ZERO_WINDOW", "warning", "client"), ("TIME_STALL", "warning", "client")]
     assert found_rules(path, goodbye(said)) == ([("TCP_ZERO_WINDOW", "info", "client")] if recorded else live)
+
+
+@pytest.mark.parametrize(("flash_ver", "verdict"), [("LNX.11,1,102,55", "ok"), ("FMLE/3.0", "degraded")])
+def test_nginx_rtmp_ends_what_it_pushes_by_closing(path: Path, flash_ver: str, verdict: str) -> None:
+    """nginx-rtmp 1.2.2 with `push`, when its own publisher left: no FCUnpublish, no deleteStream, only FIN."""
+    fields = {"app": "live", "tcUrl": "", "pageUrl": "", "swfUrl": "", "flashVer": flash_ver, "audioCodecs": 3575}
+    said = RtmpTalk().handshake().command(CLIENT, "connect", 1, fields)
+    said.command(SERVER, "_result", 1, None, status("NetConnection.Connect.Success"))
+    rows = recorded(media(published(created(said))).bye(CLIENT).write(path), "streams", "connections")
+    cause = rows["connections"][0]["close_cause"]
+    assert (rows["streams"][0]["verdict"], cause) == (verdict, "teardown" if verdict == "ok" else "peer_vanished")
 
 
 def half_of_a_command(said: RtmpTalk) -> RtmpTalk:

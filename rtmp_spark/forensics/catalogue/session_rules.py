@@ -8,7 +8,8 @@ from rtmp_spark.forensics.catalogue.entry import FLV, NO_ACTION, PUBLISH, SPEC, 
 CLOSE_CAUSES = (
     Cause(
         "teardown",
-        "One side sent deleteStream, FCUnpublish, Stream EOF or Play.Stop and then the connection was closed.",
+        "One side sent deleteStream, FCUnpublish, Stream EOF or Play.Stop and then the connection was closed. "
+        "nginx-rtmp only closes the connection when it stops pushing a stream to another server.",
         "No action is needed. This is a regular end.",
     ),
     Cause(

@@ -206,6 +206,9 @@ CLIENTS = KnownSoftware((
     Software("Larix", (Trait("encoder", "Larix.*", 4),), (Version("encoder", r"Larix\D*(\d[\d.]*)"),)),
 ))  # fmt: skip
 
+# Clients that end a publication by closing the connection, without FCUnpublish or deleteStream.
+ENDS_WITH_FIN = {"nginx-rtmp"}
+
 SERVERS = KnownSoftware((
     Software(
         "nginx-rtmp",
