@@ -273,7 +273,7 @@
         const label = document.createElement('span');
         label.textContent = timeText(tick, span);
         const share = this.place(tick);
-        label.className = share < 2 ? 'first' : share > 97 ? 'last' : '';
+        label.style.transform = 'translateX(-' + share + '%)';
         label.style.left = share + '%';
         this.labels.append(label);
       }

@@ -58,9 +58,8 @@ def draw(figure: Figure, x_range: tuple[float, float] | None = None, flags: Sequ
 
 
 def label_edge(share: float) -> str:
-    """Class and position of a label on the x axis. Labels at the ends are aligned so that they stay inside the plot."""
-    side = " class='first'" if share < 0.02 else " class='last'" if share > 0.97 else ""
-    return f"{side} style='left:{share:.2%}'"
+    """The position of a label on the x axis. Near an end it is not centred, so that it stays inside the plot."""
+    return f" style='left:{share:.2%};transform:translateX(-{share:.2%})'"
 
 
 # Larger units of an axis: (from this value on, divisor, name). The script has the same table.

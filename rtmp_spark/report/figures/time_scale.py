@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-BREAK_SHARE = 0.04  # of the axis, for each pause that is cut out
+BREAK_SHARE, BREAKS_SHARE = 0.04, 0.4  # of the axis, for each pause that is cut out and for all of them
 LONG_PAUSE = 5  # times all busy time together: a longer pause is cut out
-MOST_BREAKS = 12
+MOST_BREAKS = 30
 
 
 @dataclass(frozen=True)
@@ -32,32 +32,29 @@ class TimeScale:
         """An axis for these (start, end) spans, of which there must be one."""
         busy = _merged(spans)
         pauses = sorted((after[0] - before[1] for before, after in pairwise(busy)), reverse=True)
-        total = busy[-1][1] - busy[0][0]
-        cut = 0  # from which length pauses are cut out; 0 for none
-        for pause in pauses[:MOST_BREAKS]:
-            if pause <= LONG_PAUSE * max(total - pause, 1):
-                break
-            total -= pause
-            cut = pause
+        longest_kept = LONG_PAUSE * sum(end - start for start, end in busy)
+        if len(pauses) > MOST_BREAKS:
+            longest_kept = max(longest_kept, pauses[MOST_BREAKS])
         parts: list[list[int]] = []
         for start, end in busy:
-            if parts and (not cut or start - parts[-1][1] < cut):
+            if parts and start - parts[-1][1] <= longest_kept:
                 parts[-1][1] = end
             else:
                 parts.append([start, end])
-        room = 1 - BREAK_SHARE * (len(parts) - 1)
+        break_share = min(BREAK_SHARE, BREAKS_SHARE / max(len(parts) - 1, 1))
+        room = 1 - break_share * (len(parts) - 1)
         length = sum(end - start for start, end in parts)
         pieces, left = [], 0.0
         for start, end in parts:
             right = left + room * (end - start) / length
             pieces.append(Piece(start, end, left, right))
-            left = right + BREAK_SHARE
+            left = right + break_share
         return cls(pieces)
 
     def share(self, time: int) -> float:
         """Where a time of one of the spans is on the axis."""
         piece = next((piece for piece in self.pieces if time <= piece.end), self.pieces[-1])
-        return piece.left + (piece.right - piece.left) * (time - piece.start) / (piece.end - piece.start)
+        return min(piece.left + (piece.right - piece.left) * (time - piece.start) / (piece.end - piece.start), 1.0)
 
     @property
     def breaks(self) -> list[tuple[float, float, int]]:

@@ -16,7 +16,7 @@ from rtmp_spark.report.panels.html_table import table
 
 Row = dict[str, Any]
 MOST_NAMES = 40
-MOST_LABELS = 6  # dates below an axis with breaks
+MOST_LABELS = 4  # dates below an axis with breaks
 SHORTEST = 1000  # microseconds
 MOST_BARS = 400  # per name
 MOST_AT_ONCE, LEVEL_PX = 12, 17  # simultaneous streams of one name, drawn below each other

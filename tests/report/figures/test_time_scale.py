@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from rtmp_spark.report.figures.time_scale import BREAK_SHARE, TimeScale
+from rtmp_spark.report.figures.time_scale import BREAK_SHARE, BREAKS_SHARE, TimeScale
 
 SECOND, DAY = 1_000_000, 86_400_000_000
 
@@ -34,3 +36,18 @@ def test_times_keep_their_order() -> None:
 
 def test_a_stream_without_length() -> None:
     assert TimeScale.of([(5, 5)]).share(5) == 0
+
+
+def test_every_pause_of_hours_between_short_streams_is_cut_out() -> None:
+    """No single pause is much longer than all the others together."""
+    starts = [hours * 3600 * SECOND for hours in (0, 3, 7, 22, 50)]
+    scale = TimeScale.of([(start, start + 4 * SECOND) for start in starts])
+    assert [length for _, _, length in scale.breaks] == [b - a - 4 * SECOND for a, b in pairwise(starts)]
+    assert all(scale.share(start + 4 * SECOND) - scale.share(start) > 0.15 for start in starts)
+
+
+def test_many_pauses_leave_room_for_the_streams() -> None:
+    starts = [day * DAY for day in range(20)]
+    scale = TimeScale.of([(start, start + SECOND) for start in starts])
+    assert len(scale.breaks) == 19
+    assert sum(scale.share(start + SECOND) - scale.share(start) for start in starts) == pytest.approx(1 - BREAKS_SHARE)
