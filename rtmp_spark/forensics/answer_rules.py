@@ -23,7 +23,8 @@ def answer_findings(session: Session, exchange: Exchange, secrets: ConnectionSec
     if request is not None and (exchange.fact.name == "onStatus" or request.name in ("connect", "createStream")):
         found += _late(session, exchange, request)
     if exchange.refuses is not None:
-        found.append(_refused(session, exchange, exchange.refuses, secrets))
+        what = secrets.command_name(exchange.refuses) or "a command"
+        found.append(_refused(session, exchange, what, secrets))
     return found
 
 

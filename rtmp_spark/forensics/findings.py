@@ -26,10 +26,12 @@ SavedFinding = tuple[
 ]  # fmt: skip
 # First finding, count, details, last msg_no, last frame, last ts, streams.
 SavedKind = tuple[SavedFinding, int, list[str], int | None, int | None, int | None, list[int | None]]
-# Beginnings of rule ids whose texts are made of our own words and numbers only.
+# Beginnings of rule ids whose texts contain nothing that a peer chose, or in which it is hidden already.
 _OWN_WORDS = (
-    "CAPTURE_", "TCP_", "FLOW_", "TIME_", "SESSION_END", "SESSION_NO_MEDIA", "MEDIA_GOP_LONG", "MSG_TRUNCATED",
+    "CAPTURE_", "TCP_", "TLS_", "RTMPT_", "HS_", "CHUNK_", "MSG_", "CTRL_", "FLOW_", "TIME_", "SESSION_", "MEDIA_",
+    "CMD_NO_RESPONSE", "CMD_STREAM_", "CMD_REFUSED", "CMD_AUTH_ROUND",
 )  # fmt: skip
+_PEERS_WORDS = ("MEDIA_CODEC_UNKNOWN", "MEDIA_NOT_NEGOTIATED")
 
 
 class Finding(NamedTuple):
@@ -69,9 +71,9 @@ class Finding(NamedTuple):
 
 
 def has_own_words(code: ViolationCode) -> bool:
-    """Whether the texts of a rule contain nothing that a peer chose. A stream may be called "s" or "video": these
-    words of our own texts are not its name."""
-    return code.name.startswith(_OWN_WORDS)
+    """Whether nothing is left to hide in the texts of a rule. A stream may be called "s" or "video": these words of our
+    own texts are not its name."""
+    return code.name.startswith(_OWN_WORDS) and not code.name.startswith(_PEERS_WORDS)
 
 
 class _Kind(NamedTuple):

@@ -53,7 +53,7 @@ def test_rows_show_no_part_of_a_secret() -> None:
     secret = "s3cr3t-stream-key"
     fold = FindingFold()
     cut_inside = "x" * (DETAIL_CHARACTERS - 8) + secret
-    fold.add(Finding(ViolationCode.CMD_REFUSED, cut_inside, expected=f"not {secret}", actual=secret))
+    fold.add(Finding(ViolationCode.CMD_BEFORE_CONNECT, cut_inside, expected=f"not {secret}", actual=secret))
     (row,) = fold.rows("C1", lambda text: text.replace(secret, "key-1"))
     shown = dict(zip(column_names("findings"), row))
     assert (shown["expected"], shown["actual"]) == ("not key-1", "key-1")
@@ -63,7 +63,7 @@ def test_rows_show_no_part_of_a_secret() -> None:
 
 def test_the_words_of_a_rule_are_not_stream_names() -> None:
     """A stream may be called "video"; only texts that contain words of a peer are searched for names."""
-    codes = (ViolationCode.TIME_STALL, ViolationCode.CMD_REFUSED)
+    codes = (ViolationCode.TIME_STALL, ViolationCode.CMD_BEFORE_CONNECT)
     timing, command = (Finding(code, "no video for 2 s") for code in codes)
     assert timing.without_secrets(lambda text: text.replace("video", "key-1")) == timing
     assert command.without_secrets(lambda text: text.replace("video", "key-1")).detail == "no key-1 for 2 s"

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from kit.capture_rewriting import RST
-from kit.decoded_tables import RtmpTalk
+from kit.decoded_tables import KEY, RtmpTalk, decode, redacting
 from kit.handmade_facts import recorded
 from kit.rtmp_talks import CLIENT, SERVER, connected, created, findings, found_rules, goodbye, media, published, status
+
+from rtmp_spark.redact import Redactor
 
 REFUSED = [("CMD_REFUSED", "error", None)]
 
@@ -134,3 +136,23 @@ def test_an_error_status_of_one_stream_does_not_refuse_another(path: Path) -> No
     (publish,) = (row for row in rows["commands"] if row["name"] == "publish" and row["stream_id"] == 2)
     answers = [row for row in rows["commands"] if row["response_to_msg_no"] == publish["msg_no"]]
     assert [row["code"] for row in answers if row["direction"] == "s2c"] == ["NetStream.Publish.Start"]
+
+
+@pytest.mark.parametrize("name", ["play", "was", "stream", "reason"])
+def test_a_stream_named_like_a_word_of_the_text(path: Path, name: str) -> None:
+    """Only what the server said is searched for the name."""
+    said = created().command(CLIENT, "play", 0, None, name, stream_id=1)
+    info = status("NetStream.Play.Failed", "error") | {"description": f"cannot send {name}."}
+    said.command(SERVER, "onStatus", 0, None, info, stream_id=1).wait(2).bye().write(path)
+    rows = decode(path, settings=redacting(), tables=("findings",))["findings"]
+    hidden = Redactor(KEY).token(name)
+    assert rows[0]["detail"] == f"play was refused: NetStream.Play.Failed cannot send {hidden}."
+
+
+def test_a_refused_command_that_is_named_like_the_stream_is_hidden(path: Path) -> None:
+    said = created().command(CLIENT, "publish", 0, None, "sesame", "live", stream_id=1)
+    said.command(CLIENT, "sesame", 9, None)
+    said.command(SERVER, "_error", 9, None, status("NetStream.Publish.BadName", "error")).wait(2).bye().write(path)
+    rows = decode(path, settings=redacting(), tables=("findings",))["findings"]
+    details = [row["detail"] for row in rows if row["rule_id"] == "SESSION_BAD_NAME"]
+    assert details == [f"{Redactor(KEY).token('sesame')} was refused: NetStream.Publish.BadName a description"]
