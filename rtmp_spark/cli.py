@@ -7,11 +7,12 @@ is fast. A traceback is shown only with `--debug`. commands/exit_codes.py lists 
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import io
 import os
 import sys
-import traceback
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -122,9 +123,16 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000  # the default, 700, searches all modules for cycles many times at the start
+
+
 def installed_commands() -> list[str]:
     """The commands whose module is installed."""
-    return [name for name in COMMANDS if find_spec(f"rtmp_spark.commands.{name}") is not None]
+    return list(filter(_is_installed, COMMANDS))
+
+
+def _is_installed(name: str) -> bool:
+    return find_spec(f"rtmp_spark.commands.{name}") is not None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,6 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
     as_json = argv[:1] == ["ingest"] and "--json" in argv  # a scheduler gets one line, whatever happens
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    atexit.register(gc.freeze)  # a process that ends need not search all its objects for cycles
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy does no linear algebra here: do not start its threads
     _set_output_encoding("--json" in argv)
     try:
@@ -142,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt as stop:
         if debug:
-            traceback.print_exc()
+            _print_traceback()
         if sys.stderr.isatty():
             print(file=sys.stderr)  # ends the line with ^C and the progress
         return print_error(str(stop) or "Interrupted.", "", INTERRUPTED, as_json=as_json)
@@ -152,8 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            _print_traceback()
         return print_error(*explain_error(error), as_json=as_json)
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
 
 
 def _set_output_encoding(as_json: bool) -> None:
@@ -175,8 +191,13 @@ def _run(argv: list[str]) -> int:
         raise UserError(
             f"Unknown command {argv[0]}.", _nearest(argv[0], COMMANDS, "`rtmp-spark --help` lists the commands.")
         )
-    parser = _parser(chosen)
-    args, unknown = parser.parse_known_args(argv)
+    if chosen is not None and _is_installed(chosen):
+        parser = command_parser(chosen)
+        parser.set_defaults(command=chosen)
+        args, unknown = parser.parse_known_args(argv[1:])
+    else:
+        parser = _parser_of_all()
+        args, unknown = parser.parse_known_args(argv)
     if unknown:
         raise _unknown_argument(chosen, args.command, unknown[0])
     if args.command is None:
@@ -209,8 +230,8 @@ def _nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     return f"Did you mean {near[0]}?" if near else otherwise
 
 
-def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands, with the arguments of the chosen command only."""
+def _parser_of_all() -> CommandParser:
+    """The parser of a line that does not begin with a command: it knows the commands, but not their arguments."""
     parser = CommandParser(
         prog="rtmp-spark",
         description="Find out why an RTMP stream broke, from a packet capture.",
@@ -222,8 +243,6 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     for name in installed_commands():
         sub = subparsers.add_parser(name, help=COMMANDS[name][0], **_texts(name))
         sub.set_defaults(command=name)
-        if name == chosen:
-            _add_arguments(sub, name)
     return parser
 
 

@@ -7,8 +7,7 @@ filters and the choice of tables are applied here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from rtmp_spark.analysis.command_rows import CommandRows
 from rtmp_spark.analysis.interval_rows import OpenSeconds, SecondsState, TcpSecond
@@ -68,8 +67,7 @@ class AnalysisState(TypedDict):
     seconds: list[SecondsState]
 
 
-@dataclass(frozen=True)
-class AnalysisContext:
+class AnalysisContext(NamedTuple):
     """What all connections of an analysis share."""
 
     settings: Settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rtmp_spark.capture.tcp.tcp_connection import Endpoint
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
@@ -14,8 +15,7 @@ from rtmp_spark.conversation.facts import Row
 from rtmp_spark.redact import Redactor
 
 
-@dataclass(frozen=True)
-class ConnectionFilter:
+class ConnectionFilter(NamedTuple):
     """Which connections, and which time, are wanted. None: no restriction."""
 
     uid: str | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import amf0, amf3
@@ -35,8 +34,7 @@ _COMMANDS_WITH_STREAM_NAME = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """`args` holds everything after the transaction id, the command object first; in a data message, after the name."""
 
     name: str
@@ -263,8 +261,7 @@ class SharedObjectEvent(NamedTuple):
     raw: bytes = b""  # body of an unknown event
 
 
-@dataclass(frozen=True, slots=True)
-class SharedObject:
+class SharedObject(NamedTuple):
     name: str
     version: int
     persistent: bool

@@ -6,7 +6,6 @@ A saved conversation is plain JSON, never pickle, because a lake is shared betwe
 from __future__ import annotations
 
 import base64
-from dataclasses import fields
 from typing import Any, cast
 
 import numpy as np
@@ -101,8 +100,7 @@ def facts_from_json(state: dict[str, Json]) -> Facts:
 
 
 def item_to_json(item: Item) -> SavedItem:
-    names = [f.name for f in fields(item) if f.name != "connection"]
-    return type(item).__name__, [to_json(getattr(item, name)) for name in names]
+    return type(item).__name__, [to_json(value) for value in item[1:]]  # without the connection
 
 
 def item_from_json(state: SavedItem, connection: Connection) -> Item:

@@ -25,10 +25,8 @@ from rtmp_spark.capture.service import (
 )
 from rtmp_spark.capture.tcp.stream_items import End, Gap, Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
-from rtmp_spark.capture.unwrap.rtmpt.rtmpt_connection import RtmptConnection
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
-from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
 from rtmp_spark.capture.unwrap.wrapping import Nested, Wrapping
 from rtmp_spark.codec.handshake import PACKET_SIZE
 from rtmp_spark.codec.json_value import Json
@@ -148,9 +146,9 @@ class ServiceProbe:
         if start is None:
             return
         if self.wrapping is None and self._is_tls(number, start):
-            self._wrap(TlsSession(self._connection, self._keylog), start.service)
-        elif not isinstance(self.wrapping, (Nested, RtmptConnection)) and self._is_tunnel(number, start):
-            self._wrap(RtmptConnection(self._connection, self._tunnels, self.receive_unwrapped), start.service)
+            self._wrap_tls(start.service)
+        elif (self.wrapping is None or self.wrapping.refusal == TLS) and self._is_tunnel(number, start):
+            self._wrap_tunnel(start.service)
         elif start.service is None:
             self._not_recognised(number, start, other)
         elif start.service == RTMP:
@@ -206,6 +204,18 @@ class ServiceProbe:
         if start.service == RTMPT or start.refusal == HTTP:
             return True
         return start.phase == "midstream" and has_tunnel_request(self._held[number])
+
+    # TLS and RTMPT are imported where they are used: most captures contain neither.
+
+    def _wrap_tls(self, service: str | None) -> None:
+        from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
+
+        self._wrap(TlsSession(self._connection, self._keylog), service)
+
+    def _wrap_tunnel(self, service: str | None) -> None:
+        from rtmp_spark.capture.unwrap.rtmpt.rtmpt_connection import RtmptConnection
+
+        self._wrap(RtmptConnection(self._connection, self._tunnels, self.receive_unwrapped), service)
 
     def _wrap(self, wrapping: Wrapping, service: str | None) -> None:
         """Pass what was held, and everything that follows, through the wrapping first."""
@@ -292,8 +302,12 @@ class ServiceProbe:
 
     def _resume_wrapping(self, kind: str, state: dict[str, Json]) -> Wrapping:
         if kind == "tls":
+            from rtmp_spark.capture.unwrap.tls.tls_session import TlsSession
+
             return TlsSession.resume(state, self._connection, self._keylog)
         if kind == "rtmpt":
+            from rtmp_spark.capture.unwrap.rtmpt.rtmpt_connection import RtmptConnection
+
             return RtmptConnection.resume(state, self._connection, self._tunnels, self.receive_unwrapped)
         outer, inner = cast("dict[str, Json]", state["outer"]), cast("dict[str, Json]", state["inner"])
         return Nested(self._resume_wrapping("tls", outer), self._resume_wrapping("rtmpt", inner))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rtmp_spark.codec.errors import LAYER
 from rtmp_spark.report import units
@@ -20,8 +19,7 @@ SEVERITIES = ("error", "warning", "info")
 WORST = 5
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     word: str
     sentence: str
     rule_id: str | None = None

@@ -6,6 +6,7 @@ All integers are signed, because Spark has no unsigned types; times are UTC with
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,8 +17,7 @@ TEXTS, INTS = pa.list_(pa.string()), pa.list_(pa.int32())
 DIRECTIONS = ("c2s", "s2c")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     name: str
     type: pa.DataType
     comment: str

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from os import PathLike
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
@@ -22,8 +21,7 @@ _MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34  # the last one is
 _RECORD_HEADER_BYTES = {_MICRO: 16, _NANO: 16, _MODIFIED: 24}
 
 
-@dataclass(frozen=True)
-class PcapHeader:
+class PcapHeader(NamedTuple):
     byte_order: str  # "<" or ">"
     nanosecond: bool
     record_header_bytes: int

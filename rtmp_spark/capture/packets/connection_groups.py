@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,7 @@ from rtmp_spark.capture.packets.tcp_segments import Segments
 Words = npt.NDArray[np.uint64]
 
 
-@dataclass
-class Flows:
+class Flows(NamedTuple):
     """Rows are sorted by group; groups are numbered in the order of their first packets."""
 
     order: Ints  # index of each row's packet in the segments

@@ -246,7 +246,7 @@ class SegmentBatch:
                         Retransmitted(packet.seq, end_seq, retransmitted, packet.frame, packet.ts_ns)
                     )  # fmt: skip
             if len(out) > delivered:
-                self._check_conflicts(out[delivered:], packet.frame, row)
+                self._check_conflicts(delivered, packet.frame, row)
             if stream.held_cost > most:
                 stream.release(most, items)
             elif stream.held:
@@ -266,8 +266,8 @@ class SegmentBatch:
             return True
         return self._same_id is not None and bool(self._same_id[self._flows.order[row]])
 
-    def _check_conflicts(self, items: list[Item], frame: int, row: int) -> None:
-        """Note whether the packet with the other bytes was damaged."""
-        for item in items:
+    def _check_conflicts(self, delivered: int, frame: int, row: int) -> None:
+        """Note in the items from index `delivered` on whether the packet with the other bytes was damaged."""
+        for index, item in enumerate(self._out[delivered:], delivered):
             if isinstance(item, Conflict) and item.frame == frame:
-                item.intact = self._segments.intact(int(self._flows.order[row]))
+                self._out[index] = item._replace(intact=self._segments.intact(int(self._flows.order[row])))

@@ -7,8 +7,7 @@ and 1 to it.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -19,8 +18,7 @@ from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.errors import ViolationCode
 
 
-@dataclass(slots=True)
-class Run:
+class Run(NamedTuple):
     """Contiguous bytes; segment i holds the bytes from seg_offsets[i] to seg_offsets[i + 1]."""
 
     connection: Connection
@@ -37,8 +35,7 @@ class Run:
         return int(self.seg_frames[index]), int(self.seg_ts_ns[index])
 
 
-@dataclass(slots=True)
-class Gap:
+class Gap(NamedTuple):
     """Bytes that no packet contains. `frame` is the packet after them, or the last packet if none came after."""
 
     connection: Connection
@@ -53,8 +50,7 @@ class Gap:
     exact: bool = True  # False: the length is unknown
 
 
-@dataclass(slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """Different bytes for an offset that had some; the first ones were delivered."""
 
     connection: Connection
@@ -68,8 +64,7 @@ class Conflict:
     intact: bool | None = None  # whether the TCP checksum of the second packet is right
 
 
-@dataclass(slots=True)
-class Lost:
+class Lost(NamedTuple):
     """Bytes inside a wrapping (TLS, HTTP) that cannot be read although packets may hold some of them, and why."""
 
     connection: Connection
@@ -83,8 +78,7 @@ class Lost:
     outer: bool = False  # bytes of a wrapping around another one, whose own loss is reported separately
 
 
-@dataclass(slots=True)
-class End:
+class End(NamedTuple):
     """The end of a direction."""
 
     connection: Connection
@@ -95,8 +89,7 @@ class End:
     ts_ns: int
 
 
-@dataclass(slots=True)
-class Closed:
+class Closed(NamedTuple):
     """The last item of a connection: its numbers are final."""
 
     connection: Connection

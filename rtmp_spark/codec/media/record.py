@@ -6,7 +6,7 @@ Offsets in a DecodeError count from the record's first byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import DecodeError, ViolationCode
 
@@ -16,8 +16,7 @@ def bad(offset: int, detail: str, code: ViolationCode = ViolationCode.MEDIA_TAG)
     return DecodeError(code, offset, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class VideoConfig:
+class VideoConfig(NamedTuple):
     """Numbers as the bitstream has them: profile_idc and level_idc, seq_profile and seq_level_idx, ..."""
 
     profile: int | None = None
@@ -28,8 +27,7 @@ class VideoConfig:
     length_size: int | None = None  # bytes of a NAL unit's length, where the codec has NAL units
 
 
-@dataclass(frozen=True, slots=True)
-class AudioConfig:
+class AudioConfig(NamedTuple):
     """`profile` is the MPEG-4 audio object type; `sample_rate` and `channels` are those of the decoded audio."""
 
     profile: int | None = None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
 
 
-@dataclass(frozen=True)
-class DecodeOptions:
+class DecodeOptions(NamedTuple):
     limits: Limits = DEFAULT_LIMITS
     keep_payloads: bool = False
     message_rows: bool = True  # False: messages are counted only

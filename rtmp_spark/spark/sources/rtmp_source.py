@@ -115,7 +115,7 @@ class RtmpReader(DataSourceReader):
             return
         keep_freed_memory()
         decoding = replace(self.options.settings(), rules_across_connections=True)
-        decoding.filter = replace(decoding.filter, uid=self.uid)
+        decoding.filter = decoding.filter._replace(uid=self.uid)
         hashes = not _CAPTURE_IDS.isdisjoint(self.schema.names)
         file = partition.file
         recording = Recording([file.path], decoding, [self.table], identify=hashes, source=StoredFile(file))

@@ -108,7 +108,7 @@ def test_file_numbers_are_in_the_upper_bits() -> None:
     data = RtmpEncoder().send(Message(4, 0, AUDIO, 1, b"\x2f" + bytes(99)))
     decoder = DirectionDecoder("chunks")
     item = run(data, 0, len(data))
-    item.seg_frames = item.seg_frames | 3 << FRAME_BITS
+    item = item._replace(seg_frames=item.seg_frames | 3 << FRAME_BITS)
     decoder.receive_run(item)
     (row,) = decoder.take_facts().messages
     assert row[1:3] == (3, 3) and row[5:7] == (1, 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,7 +203,7 @@ class RtmptConnection:
                 events = gone.receive_gap(item.length) if exact else gone.receive_lost(item.length)
                 self._take(direction, events, None)
             self._match()
-            return [replace(item, outer=True)]
+            return [item._replace(outer=True)]
         elif isinstance(item, End):
             self._last = (item.frame, item.ts_ns)
             ended = self._readers[direction]

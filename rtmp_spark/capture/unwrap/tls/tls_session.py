@@ -11,7 +11,6 @@ The state is a value without secrets: to resume it, pass the key log again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,7 +179,7 @@ class TlsSession:
             self._places[direction].raise_to(item.frame, item.ts_ns)
             side = self._side(direction)
             self._deliver(direction, side.receive_gap(item.length), out)
-            out.append(replace(item, outer=True))
+            out.append(item._replace(outer=True))
         elif isinstance(item, End):
             if side is not None and not self._ended[direction]:
                 contents = side.receive(b"", side.offset, final=True)
