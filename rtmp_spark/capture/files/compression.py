@@ -1,4 +1,4 @@
-"""One stream of decompressed bytes of a plain, gzip or zstd file. Only a plain file can step back.
+"""One stream of decompressed bytes of a plain, gzip or zstd file.
 
 Decompression is streamed, stops at the ratio and size limits and never trusts a length in the file. Damage inside
 compressed data does not raise: the stream ends there, and `problem` says why.
@@ -9,14 +9,19 @@ from __future__ import annotations
 import importlib
 import zlib
 from abc import ABC, abstractmethod
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from os import SEEK_CUR
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.codec.limits import (
+    COMPRESSED_HEAD_BYTES,
     COMPRESSED_READ_BYTES,
     DECOMPRESS_GRACE_BYTES,
     DECOMPRESS_STEP_BYTES,
+    GZIP_STEP_BYTES,
+    READ_WINDOW_BYTES,
     ZSTD_INPUT_BYTES,
     ZSTD_WINDOW_BYTES,
     Limits,
@@ -40,19 +45,20 @@ class ByteStream:
         self.problem: tuple[ViolationCode, str, str] | None = None
 
     def read_some(self, size: int) -> bytes:
-        return self._some(size) if self.live else self.read(size)
+        return self.read_part(size) if self.live else self.read(size)
 
     def read(self, size: int) -> bytes:
         parts: list[bytes] = []
         while size > 0:
-            part = self._some(size)
+            part = self.read_part(size)
             if not part:
                 break
             parts.append(part)
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _some(self, size: int) -> bytes:
+    def read_part(self, size: int) -> bytes:
+        """At most so many bytes, as they come; none at the end."""
         return self._file.read(size)
 
     def back(self, size: int) -> bool:
@@ -84,35 +90,67 @@ class _Prefixed:
         return self._file.seek(offset, whence)
 
 
-class _Decompressing(ByteStream, ABC):
+class _Remembered(ByteStream):
+    """Steps back within its last `read`, which its reader holds as well. Subclasses define `_next`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        self._last = b""
+        self._again = b""  # the next bytes, which were read before
+
+    def read(self, size: int) -> bytes:
+        self._last = super().read(size)
+        return self._last
+
+    def back(self, size: int) -> bool:
+        if self.live or size > len(self._last):
+            return False
+        self._again, self._last = self._last[len(self._last) - size :], b""
+        return True
+
+    def read_part(self, size: int) -> bytes:
+        if self._again:
+            part, self._again = self._again[:size], self._again[size:]
+            return part
+        return self._next(size)
+
+    @abstractmethod
+    def _next(self, size: int) -> bytes: ...
+
+
+class _Decompressing(_Remembered, ABC):
+    _step = DECOMPRESS_STEP_BYTES
+
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         super().__init__(file)
         self._limits = limits
         self._bytes_in = 0
         self._bytes_out = 0
-        self._pending = b""
+        self._pending = memoryview(b"")
+        self._read_bytes = COMPRESSED_HEAD_BYTES
         self._input_ended = False
 
     def read_some(self, size: int) -> bytes:
         if not self.live:
             return self.read(size)
-        out = self._some(size)
+        out = self.read_part(size)
         while self._pending and len(out) < size:  # without waiting for more compressed bytes
-            part = self._some(size - len(out))
+            part = self.read_part(size - len(out))
             if not part:
                 break
             out += part
         return out
 
-    def _some(self, size: int) -> bytes:
+    def _next(self, size: int) -> bytes:
         while self.problem is None:
             if not self._pending and not self._input_ended:
-                self._pending = self._file.read(COMPRESSED_READ_BYTES)
+                self._pending = memoryview(self._file.read(self._read_bytes))
+                self._read_bytes = min(2 * self._read_bytes, COMPRESSED_READ_BYTES)
                 self._bytes_in += len(self._pending)
                 self._input_ended = not self._pending
             try:
-                out = self._inflate(min(size, DECOMPRESS_STEP_BYTES))
-            except (zlib.error, ValueError) as error:
+                out = self._inflate(min(size, self._step))
+            except ValueError as error:
                 what = f"the {self.compression} data is damaged: {error}"
                 return self._stop(ViolationCode.CAPTURE_TRUNCATED, what, "copy the file again; all before it was read")
             self._bytes_out += len(out)
@@ -139,9 +177,6 @@ class _Decompressing(ByteStream, ABC):
         self.problem = (code, detail, hint)
         return b""
 
-    def back(self, size: int) -> bool:
-        return False
-
     @abstractmethod
     def _inflate(self, size: int) -> bytes: ...
 
@@ -152,26 +187,55 @@ class _Decompressing(ByteStream, ABC):
 
 class _Gzip(_Decompressing):
     compression = "gzip"
+    _step = GZIP_STEP_BYTES
+    _member: Any
+    _started: bool  # the member has compressed bytes
+    _input_bytes: int  # of the next step
 
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         super().__init__(file, limits)
-        self._member = zlib.decompressobj(31)
-        self._started = False
+        self._library = _inflating_library()
+        self._begin_member()
 
     def _inflate(self, size: int) -> bytes:
         if self._member.eof:  # members may be concatenated, and zeros may follow the last one
-            self._pending = self._pending.lstrip(b"\0")
+            head = bytes(self._pending[:COMPRESSED_HEAD_BYTES])
+            self._pending = self._pending[len(head) - len(head.lstrip(b"\0")) :]
             if not self._pending:
                 return b""
-            self._member = zlib.decompressobj(31)
-            self._started = False
+            self._begin_member()
         self._started = self._started or bool(self._pending)
-        out = self._member.decompress(self._pending, size)
-        self._pending = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        given = self._pending[: self._input_bytes]
+        if self._input_bytes == COMPRESSED_HEAD_BYTES:  # the first step of a member
+            size = min(size, DECOMPRESS_STEP_BYTES)
+        before = self._member.copy() if size > DECOMPRESS_STEP_BYTES else None
+        try:
+            out: bytes = self._member.decompress(given, size)
+        except self._library.error as error:
+            if before is None:
+                raise ValueError(str(error)) from None
+            self._member, self._step = before, DECOMPRESS_STEP_BYTES  # all before the damage, in small steps
+            return self._inflate(DECOMPRESS_STEP_BYTES)
+        left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        self._pending = self._pending[len(given) - len(left) :]
+        self._input_bytes = min(2 * self._input_bytes, COMPRESSED_READ_BYTES)
         return out
+
+    def _begin_member(self) -> None:
+        self._member = self._library.decompressobj(31)
+        self._started = False
+        self._input_bytes = COMPRESSED_HEAD_BYTES  # the rest of it is copied if the member ends: many may be tiny
 
     def _unfinished(self) -> bool:
         return self._started and not self._member.eof
+
+
+def _inflating_library() -> Any:
+    """zlib-ng, if it is installed, takes 20 to 30 % less time than zlib."""
+    try:
+        return importlib.import_module("zlib_ng.zlib_ng")
+    except ImportError:
+        return zlib
 
 
 class _Zstd(_Decompressing):
@@ -193,17 +257,53 @@ class _Zstd(_Decompressing):
         if not self._ready and self._pending:
             if self._member is None or self._member.eof:
                 self._member = self._context.decompressobj()
-            step, rest = self._pending[:ZSTD_INPUT_BYTES], self._pending[ZSTD_INPUT_BYTES:]
+            step = self._pending[:ZSTD_INPUT_BYTES]
             try:
                 self._ready = self._member.decompress(step)
             except self._library.ZstdError as error:
                 raise ValueError(str(error)) from None
-            self._pending = self._member.unused_data + rest if self._member.eof else rest
+            left = self._member.unused_data if self._member.eof else b""
+            self._pending = self._pending[len(step) - len(left) :]
         out, self._ready = self._ready[:size], self._ready[size:]
         return out
 
     def _unfinished(self) -> bool:
         return self._member is not None and not self._member.eof
+
+
+class ReadAhead(_Remembered):
+    """Reads a compressed stream in a thread, some bytes ahead: decompression takes a core while another works on what
+    came before."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        super().__init__(cast(BinaryIO, stream))
+        self._stream = stream
+        self.compression = stream.compression
+        self._parts: deque[bytes] = deque()
+        self._reader = ThreadPoolExecutor(1)
+        self._coming = self._reader.submit(self._read_parts)
+
+    def _read_parts(self) -> list[bytes]:
+        """As small as they come: joining them here would copy every byte once more."""
+        parts: list[bytes] = []
+        size = READ_WINDOW_BYTES
+        while size > 0 and (part := self._stream.read_part(size)):
+            parts.append(part)
+            size -= len(part)
+        return parts
+
+    def _next(self, size: int) -> bytes:
+        if not self._parts:
+            self._parts.extend(self._coming.result())
+            if not self._parts:
+                self.problem = self._stream.problem
+                return b""
+            self._coming = self._reader.submit(self._read_parts)
+        part = self._parts.popleft()
+        if len(part) > size:
+            self._parts.appendleft(part[size:])
+            part = part[:size]
+        return part
 
 
 def open_stream(file: BinaryIO, limits: Limits) -> ByteStream:

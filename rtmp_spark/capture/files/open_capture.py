@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import BinaryIO
 
-from rtmp_spark.capture.files.compression import ByteStream, open_stream
+from rtmp_spark.capture.files.compression import ByteStream, ReadAhead, open_stream
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.capture.files.pcap import FILE_HEADER_BYTES, NOT_A_CAPTURE_HINT, PcapHeader, byte_order_of, parse_header
 from rtmp_spark.capture.files.pcap_records import RecordReader
@@ -77,11 +77,14 @@ class Capture:
         facts: FileFacts | None = None,
         *,
         close_file: bool = False,
+        read_ahead: bool = False,
     ) -> None:
-        """`facts` is the value to fill in, if there is one already."""
+        """`facts` is the value to fill in, if there is one already. `read_ahead`: decompress in a thread."""
         self._file = file
         self._close_file = close_file
         self._stream = open_stream(file, limits)
+        if read_ahead and self._stream.compression:
+            self._stream = ReadAhead(self._stream)
         self.facts = FileFacts() if facts is None else facts
         self.header: PcapHeader | None = None
         self._reader: RecordReader | BlockReader
@@ -181,13 +184,14 @@ def open_capture(
     window_bytes: int = READ_WINDOW_BYTES,
     on_bytes: OnBytes | None = None,
     facts: FileFacts | None = None,
+    read_ahead: bool = False,
 ) -> Capture:
-    """Open a path, `-` for standard input, or a binary file object."""
+    """Open a path, `-` for standard input, or a binary file object. `read_ahead`: decompress in a thread."""
     if not isinstance(source, (str, PathLike)):
-        return Capture(source, limits, window_bytes, on_bytes, facts)
+        return Capture(source, limits, window_bytes, on_bytes, facts, read_ahead=read_ahead)
     if fspath(source) == "-":
-        return Capture(sys.stdin.buffer, limits, window_bytes, on_bytes, facts)
-    return Capture(open(source, "rb"), limits, window_bytes, on_bytes, facts, close_file=True)
+        return Capture(sys.stdin.buffer, limits, window_bytes, on_bytes, facts, read_ahead=read_ahead)
+    return Capture(open(source, "rb"), limits, window_bytes, on_bytes, facts, close_file=True, read_ahead=read_ahead)
 
 
 def sort_by_first_packet(

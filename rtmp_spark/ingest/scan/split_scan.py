@@ -126,7 +126,7 @@ class SplitScanner:
     def _scan_whole(self, file: BinaryIO) -> None:
         tree, taken = TreeHash(), 0
         facts = self.found.facts
-        capture = open_capture(file, on_bytes=tree.update, facts=facts)
+        capture = open_capture(file, on_bytes=tree.update, facts=facts, read_ahead=True)
         for block in capture:
             secrets = capture.decryption_secrets
             if len(secrets) > taken:  # they apply from this window on

@@ -54,7 +54,7 @@ def dump(batch: pa.RecordBatch) -> bytes:
     return len(data).to_bytes(8, "big") + packed
 
 
-def load(blob: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def load(blob: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     data = pa.decompress(blob[8:], int.from_bytes(blob[:8], "big"), "zstd")
     return pa.ipc.read_record_batch(data, schema)
 
@@ -170,11 +170,11 @@ class StagedFiles:
         self._name = ""
         self._file: Any = None
 
-    def read(self, name: str, sections: Sequence[Section]) -> list[bytes]:
+    def read(self, name: str, sections: Sequence[Section]) -> list[memoryview]:
         if name != self._name:
             self.close()
             self._file, self._name = self._files.open_input_file(name), name
-        found: list[bytes] = []
+        found: list[memoryview] = []
         ordered = sorted(sections)
         while ordered:  # sections that follow each other are read at once
             count, (begun, length) = 1, ordered[0]
@@ -184,7 +184,7 @@ class StagedFiles:
             data = memoryview(self._file.read_at(length, begun))
             if len(data) < length:
                 raise OSError(f"{name} ends at byte {begun + len(data)}")
-            found += [bytes(data[at - begun : at - begun + size]) for at, size in ordered[:count]]
+            found += [data[at - begun : at - begun + size] for at, size in ordered[:count]]
             ordered = ordered[count:]
         return found
 
@@ -194,7 +194,7 @@ class StagedFiles:
             self._file, self._name = None, ""
 
 
-def places(sections: Iterable[bytes]) -> tuple[Ints, Ints]:
+def places(sections: Iterable[memoryview]) -> tuple[Ints, Ints]:
     """Frame number in the split and offset of the record from its start, of each packet, in the order of the file."""
     columns = [[np.cumsum(column) for column in _columns(load(section, _PLACES))] for section in sections]
     frame, offset = (np.concatenate(column) for column in zip(*columns))
@@ -202,7 +202,7 @@ def places(sections: Iterable[bytes]) -> tuple[Ints, Ints]:
     return frame[order], offset[order]
 
 
-def packets(sections: Sequence[bytes], frames_before: int) -> Iterator[PacketBlock]:
+def packets(sections: Sequence[memoryview], frames_before: int) -> Iterator[PacketBlock]:
     """The packets of a run of a sorted copy, in windows, in the order of the file."""
     columns: list[list[Ints]] = []
     parts: list[memoryview] = []
@@ -212,7 +212,7 @@ def packets(sections: Sequence[bytes], frames_before: int) -> Iterator[PacketBlo
         frame, ts_ns, caplen, origlen, link_type, start = _columns(load(section[8:begun], _PACKETS))
         frame, ts_ns, start = np.cumsum(frame) + frames_before, np.cumsum(ts_ns), at + np.cumsum(start)
         columns.append([frame, ts_ns, start, caplen, origlen, link_type])
-        parts.append(memoryview(section)[begun:])
+        parts.append(section[begun:])
         at += len(parts[-1])
     data = b"".join([*parts, PADDING])
     block = PacketBlock(data, *(np.concatenate(column) for column in zip(*columns)))
