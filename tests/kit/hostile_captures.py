@@ -129,131 +129,116 @@ def publishing(wire: Wire, name: str = "cam", *, tid: float = 2, stream_id: int 
     return wire.say(1, message(4, 20, text("onStatus") + number(0) + b"\x05" + started, stream_id=stream_id))
 
 
-def _one(speak: Callable[[Wire], object]) -> bytes:
-    records: list[Record] = []
-    speak(connected(Wire(records)))
-    return pcap(records)
+def one_connection(speak: Callable[[Wire, int], None]) -> Callable[[int], bytes]:
+    """The capture of one connection, in which `speak` sends after connect."""
+
+    def capture(n: int) -> bytes:
+        records: list[Record] = []
+        speak(connected(Wire(records)), n)
+        return pcap(records)
+
+    return capture
 
 
 # -- AMF --------------------------------------------------------------------------------------------------------------
 
 
-def amf0_references(n: int) -> bytes:
+@one_connection
+def amf0_references(wire: Wire, n: int) -> None:
     """Commands whose arrays refer twice to the one before."""
     arrays = b"\x0a\x00\x00\x00\x01\x05"
     arrays += b"".join(b"\x0a\x00\x00\x00\x02" + (b"\x07" + struct.pack(">H", i)) * 2 for i in range(12))
-
-    def speak(wire: Wire) -> None:
-        for tid in range(n):
-            wire.say(0, message(3, 20, text("refer") + number(tid + 10) + arrays))
-
-    return _one(speak)
+    for tid in range(n):
+        wire.say(0, message(3, 20, text("refer") + number(tid + 10) + arrays))
 
 
-def amf3_strings(n: int) -> bytes:
+@one_connection
+def amf3_strings(wire: Wire, n: int) -> None:
     """AMF3 commands with one long string that is referred to many times."""
     string = b"\x06\x8f\x51" + b"s" * 1000
     array = b"\x11\x09\x8f\x53\x01" + string + b"\x06\x00" * 1000  # 1001 items
-
-    def speak(wire: Wire) -> None:
-        for tid in range(n):
-            wire.say(0, message(3, 17, b"\x00" + text("refer") + number(tid + 10) + array))
-
-    return _one(speak)
+    for tid in range(n):
+        wire.say(0, message(3, 17, b"\x00" + text("refer") + number(tid + 10) + array))
 
 
-def shared_object_events(n: int) -> bytes:
+@one_connection
+def shared_object_events(wire: Wire, n: int) -> None:
     """One shared-object message of `n` empty events."""
     body = struct.pack(">H", 2) + b"so" + struct.pack(">III", 1, 0, 0) + b"\x01\x00\x00\x00\x00" * n
-    return _one(lambda wire: wire.say(0, message(3, 19, body)))
+    wire.say(0, message(3, 19, body))
 
 
 # -- TCP --------------------------------------------------------------------------------------------------------------
 
 
-def overlaps_after_a_hole(n: int) -> bytes:
+@one_connection
+def overlaps_after_a_hole(wire: Wire, n: int) -> None:
     """Segments of 1,000 bytes after a hole, each one byte further and with other bytes."""
-    return _overlaps(n, range(n))
+    _overlap(wire, range(n))
 
 
-def overlaps_backwards(n: int) -> bytes:
+@one_connection
+def overlaps_backwards(wire: Wire, n: int) -> None:
     """The same, last first."""
-    return _overlaps(n, range(n - 1, -1, -1))
+    _overlap(wire, range(n - 1, -1, -1))
 
 
-def overlaps_shuffled(n: int) -> bytes:
+@one_connection
+def overlaps_shuffled(wire: Wire, n: int) -> None:
     """The same, in any order."""
-    return _overlaps(n, random.Random(1).sample(range(n), n))
+    _overlap(wire, random.Random(1).sample(range(n), n))
 
 
-def _overlaps(n: int, order: Iterable[int]) -> bytes:
-    def speak(wire: Wire) -> None:
-        base = wire.sent[0] + 10
-        for i in order:
-            wire.packet(0, base + i, bytes(((i * 37 + j) * 31 + i) & 0xFF for j in range(1000)))
-
-    return _one(speak)
+def _overlap(wire: Wire, order: Iterable[int]) -> None:
+    base = wire.sent[0] + 10
+    for i in order:
+        wire.packet(0, base + i, bytes(((i * 37 + j) * 31 + i) & 0xFF for j in range(1000)))
 
 
-def overlaps_delivered(n: int) -> bytes:
+@one_connection
+def overlaps_delivered(wire: Wire, n: int) -> None:
     """Bytes that were delivered come again, `n` times with other content."""
-
-    def speak(wire: Wire) -> None:
-        wire.say(0, message(6, 9, bytes(60_000)))
-        base = wire.sent[0] - 60_000
-        for i in range(n):
-            wire.packet(0, base + i * 13 % 58_000, bytes((i * 7 + j & 0xFF) or 1 for j in range(1000)))
-
-    return _one(speak)
+    wire.say(0, message(6, 9, bytes(60_000)))
+    base = wire.sent[0] - 60_000
+    for i in range(n):
+        wire.packet(0, base + i * 13 % 58_000, bytes((i * 7 + j & 0xFF) or 1 for j in range(1000)))
 
 
-def reverse_segments(n: int) -> bytes:
+@one_connection
+def reverse_segments(wire: Wire, n: int) -> None:
     """Segments of one byte, last first."""
-
-    def speak(wire: Wire) -> None:
-        data = message(6, 9, bytes(n))
-        base = wire.sent[0]
-        for i in range(n - 1, -1, -1):
-            wire.packet(0, base + i, data[i : i + 1])
-
-    return _one(speak)
+    data = message(6, 9, bytes(n))
+    base = wire.sent[0]
+    for i in range(n - 1, -1, -1):
+        wire.packet(0, base + i, data[i : i + 1])
 
 
-def every_other_segment(n: int) -> bytes:
+@one_connection
+def every_other_segment(wire: Wire, n: int) -> None:
     """Segments of one byte with a hole after each: as many gaps as segments."""
-
-    def speak(wire: Wire) -> None:
-        base = wire.sent[0]
-        for i in range(n):
-            wire.packet(0, base + 2 * i + 1, b"\xc6")
-
-    return _one(speak)
+    base = wire.sent[0]
+    for i in range(n):
+        wire.packet(0, base + 2 * i + 1, b"\xc6")
 
 
-def shuffled_segments(n: int) -> bytes:
+@one_connection
+def shuffled_segments(wire: Wire, n: int) -> None:
     """A stream whose segments of 100 bytes are in random order."""
-
-    def speak(wire: Wire) -> None:
-        data = b"".join(message(6, 9, bytes(200), stream_id=1, timestamp=i) for i in range(n // 2))
-        base = wire.sent[0]
-        places = list(range(0, len(data), 100))
-        random.Random(1).shuffle(places)
-        for at in places:
-            wire.packet(0, base + at, data[at : at + 100])
-
-    return _one(speak)
+    data = b"".join(message(6, 9, bytes(200), stream_id=1, timestamp=i) for i in range(n // 2))
+    base = wire.sent[0]
+    places = list(range(0, len(data), 100))
+    random.Random(1).shuffle(places)
+    for at in places:
+        wire.packet(0, base + at, data[at : at + 100])
 
 
-def retransmissions(n: int) -> bytes:
+@one_connection
+def retransmissions(wire: Wire, n: int) -> None:
     """The same 1,000 bytes `n` times, and a keep-alive after each."""
-
-    def speak(wire: Wire) -> None:
-        wire.say(0, message(6, 9, bytes(1000)))
-        for _ in range(n):
-            wire.packet(0, wire.sent[0] - 1000, bytes(1000))
-            wire.packet(0, wire.sent[0] - 1, b"\x00")
-
-    return _one(speak)
+    wire.say(0, message(6, 9, bytes(1000)))
+    for _ in range(n):
+        wire.packet(0, wire.sent[0] - 1000, bytes(1000))
+        wire.packet(0, wire.sent[0] - 1, b"\x00")
 
 
 def syns(n: int) -> bytes:
@@ -317,38 +302,29 @@ def reused_ports(n: int) -> bytes:
     return pcap(records)
 
 
-def resets(n: int) -> bytes:
+@one_connection
+def resets(wire: Wire, n: int) -> None:
     """RSTs out of the window."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            wire.packet(0, wire.sent[0] + 10_000_000 + i, flags=RST)
-
-    return _one(speak)
+    for i in range(n):
+        wire.packet(0, wire.sent[0] + 10_000_000 + i, flags=RST)
 
 
-def zero_windows(n: int) -> bytes:
+@one_connection
+def zero_windows(wire: Wire, n: int) -> None:
     """A window that closes and opens with every packet, seconds apart."""
-
-    def speak(wire: Wire) -> None:
-        wire.step_us = 1_100_000
-        for i in range(n):
-            wire.packet(1, wire.sent[1])
-            us, frame = wire.records[-1]
-            if i % 2:
-                wire.records[-1] = Record(us, frame[:48] + b"\0\0" + frame[50:])
-
-    return _one(speak)
+    wire.step_us = 1_100_000
+    for i in range(n):
+        wire.packet(1, wire.sent[1])
+        us, frame = wire.records[-1]
+        if i % 2:
+            wire.records[-1] = Record(us, frame[:48] + b"\0\0" + frame[50:])
 
 
-def short_data_offsets(n: int) -> bytes:
+@one_connection
+def short_data_offsets(wire: Wire, n: int) -> None:
     """TCP headers that claim to be shorter than a TCP header."""
-
-    def speak(wire: Wire) -> None:
-        for _ in range(n):
-            wire.packet(0, wire.sent[0], bytes(100), data_offset=1)
-
-    return _one(speak)
+    for _ in range(n):
+        wire.packet(0, wire.sent[0], bytes(100), data_offset=1)
 
 
 def fragments(n: int) -> bytes:
@@ -365,43 +341,34 @@ def fragments(n: int) -> bytes:
 # -- RTMP -------------------------------------------------------------------------------------------------------------
 
 
-def many_streams(n: int) -> bytes:
+@one_connection
+def many_streams(wire: Wire, n: int) -> None:
     """createStream and publish, `n` times in one connection."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            publishing(wire, f"stream{i}", tid=2 + i, stream_id=1 + i)
-
-    return _one(speak)
+    for i in range(n):
+        publishing(wire, f"stream{i}", tid=2 + i, stream_id=1 + i)
 
 
-def many_played_streams(n: int) -> bytes:
+@one_connection
+def many_played_streams(wire: Wire, n: int) -> None:
     """createStream and play with one frame each, and deleteStream of every second one."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            wire.say(0, message(3, 20, text("createStream") + number(2 + i) + b"\x05"))
-            wire.say(1, message(3, 20, text("_result") + number(2 + i) + b"\x05" + number(1 + i)))
-            wire.say(0, message(8, 20, text("play") + number(0) + b"\x05" + text(f"s{i}"), stream_id=1 + i))
-            started = amf_object(level="status", code="NetStream.Play.Start", description=f"Started s{i}.")
-            wire.say(1, message(5, 20, text("onStatus") + number(0) + b"\x05" + started, stream_id=1 + i))
-            wire.say(1, message(6, 9, b"\x17\x01\x00\x00\x00" + bytes(20), stream_id=1 + i, timestamp=i))
-            if i % 2:
-                wire.say(0, message(3, 20, text("deleteStream") + number(0) + b"\x05" + number(1 + i)))
-
-    return _one(speak)
+    for i in range(n):
+        wire.say(0, message(3, 20, text("createStream") + number(2 + i) + b"\x05"))
+        wire.say(1, message(3, 20, text("_result") + number(2 + i) + b"\x05" + number(1 + i)))
+        wire.say(0, message(8, 20, text("play") + number(0) + b"\x05" + text(f"s{i}"), stream_id=1 + i))
+        started = amf_object(level="status", code="NetStream.Play.Start", description=f"Started s{i}.")
+        wire.say(1, message(5, 20, text("onStatus") + number(0) + b"\x05" + started, stream_id=1 + i))
+        wire.say(1, message(6, 9, b"\x17\x01\x00\x00\x00" + bytes(20), stream_id=1 + i, timestamp=i))
+        if i % 2:
+            wire.say(0, message(3, 20, text("deleteStream") + number(0) + b"\x05" + number(1 + i)))
 
 
-def unanswered_requests(n: int) -> bytes:
+@one_connection
+def unanswered_requests(wire: Wire, n: int) -> None:
     """Requests without a response, then responses without a request."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            wire.say(0, message(3, 20, text("createStream") + number(2 + i) + b"\x05"))
-        for i in range(n):
-            wire.say(1, message(3, 20, text("_result") + number(10_000_000 + i) + b"\x05" + number(1 + i)))
-
-    return _one(speak)
+    for i in range(n):
+        wire.say(0, message(3, 20, text("createStream") + number(2 + i) + b"\x05"))
+    for i in range(n):
+        wire.say(1, message(3, 20, text("_result") + number(10_000_000 + i) + b"\x05" + number(1 + i)))
 
 
 def many_csids(n: int) -> bytes:
@@ -416,114 +383,102 @@ def many_csids(n: int) -> bytes:
     return pcap(records)
 
 
-def one_byte_messages(n: int) -> bytes:
+@one_connection
+def one_byte_messages(wire: Wire, n: int) -> None:
     """A message of one byte, then `n` more of fmt 3 alone."""
-    return _one(lambda wire: wire.say(0, message(6, 9, b"\x17", stream_id=1) + b"\xc6\x17" * n))
+    wire.say(0, message(6, 9, b"\x17", stream_id=1) + b"\xc6\x17" * n)
 
 
-def empty_messages(n: int) -> bytes:
+@one_connection
+def empty_messages(wire: Wire, n: int) -> None:
     """Messages without payload, by fmt 3 alone."""
-    return _one(lambda wire: wire.say(0, message(6, 9, b"", stream_id=1) + b"\xc6" * n))
+    wire.say(0, message(6, 9, b"", stream_id=1) + b"\xc6" * n)
 
 
-def one_byte_chunks(n: int) -> bytes:
+@one_connection
+def one_byte_chunks(wire: Wire, n: int) -> None:
     """Messages in chunks of one byte, two of them interleaved."""
-
-    def speak(wire: Wire) -> None:
-        wire.say(0, message(2, 1, struct.pack(">I", 1)))
-        length = n.to_bytes(3, "big")
-        for csid in (6, 7):
-            head = basic_header(0, csid) + bytes(3) + length + b"\x09" + struct.pack("<I", 1)
-            wire.say(0, head + b"\x17")
-        wire.say(0, b"\xc6\x00\xc7\x00" * (n - 1))
-
-    return _one(speak)
+    wire.say(0, message(2, 1, struct.pack(">I", 1)))
+    length = n.to_bytes(3, "big")
+    for csid in (6, 7):
+        head = basic_header(0, csid) + bytes(3) + length + b"\x09" + struct.pack("<I", 1)
+        wire.say(0, head + b"\x17")
+    wire.say(0, b"\xc6\x00\xc7\x00" * (n - 1))
 
 
-def chunk_size_changes(n: int) -> bytes:
+@one_connection
+def chunk_size_changes(wire: Wire, n: int) -> None:
     """Set Chunk Size, `n` times."""
     body = b"".join(message(2, 1, struct.pack(">I", 128 + i % 1000), chunk_size=1 << 20) for i in range(n))
-    return _one(lambda wire: wire.say(0, body))
+    wire.say(0, body)
 
 
-def aborted_messages(n: int) -> bytes:
+@one_connection
+def aborted_messages(wire: Wire, n: int) -> None:
     """A message that is begun and aborted, `n` times."""
     begun = basic_header(0, 6) + bytes(3) + b"\x10\x00\x00" + b"\x09" + struct.pack("<I", 1) + bytes(64)
-
-    def speak(wire: Wire) -> None:
-        wire.say(0, message(2, 1, struct.pack(">I", 64)))
-        wire.say(0, (begun + message(2, 2, struct.pack(">I", 6))) * n)
-
-    return _one(speak)
+    wire.say(0, message(2, 1, struct.pack(">I", 64)))
+    wire.say(0, (begun + message(2, 2, struct.pack(">I", 6))) * n)
 
 
-def aggregates(n: int) -> bytes:
+@one_connection
+def aggregates(wire: Wire, n: int) -> None:
     """Aggregate messages full of empty parts."""
     part = b"\x09\x00\x00\x00" + bytes(7) + b"\x00\x00\x00\x0b"
-    return _one(lambda wire: wire.say(0, message(6, 22, part * n, stream_id=1)))
+    wire.say(0, message(6, 22, part * n, stream_id=1))
 
 
-def pings(n: int) -> bytes:
+@one_connection
+def pings(wire: Wire, n: int) -> None:
     """Ping Requests that nobody answers, and Acknowledgements that are wrong."""
     parts = [message(2, 4, b"\x00\x06" + struct.pack(">I", i)) + message(2, 3, b"\xff" * 4) for i in range(n)]
-    return _one(lambda wire: wire.say(1, b"".join(parts)))
+    wire.say(1, b"".join(parts))
 
 
-def findings(n: int) -> bytes:
+@one_connection
+def findings(wire: Wire, n: int) -> None:
     """Every message breaks a rule, each on another stream id and with another detail."""
     parts = [message(6, 9, bytes((0x70 | i & 15, i & 255)), stream_id=i + 1) for i in range(n)]
     parts += [message(3, 20, text(f"c{i}") + b"\x0d\x0e") for i in range(n)]
-    return _one(lambda wire: wire.say(0, b"".join(parts)))
+    wire.say(0, b"".join(parts))
 
 
-def backward_timestamps(n: int) -> bytes:
+@one_connection
+def backward_timestamps(wire: Wire, n: int) -> None:
     """Frames whose timestamps jump back and forth."""
-
-    def speak(wire: Wire) -> None:
-        publishing(wire)
-        frames = [
-            message(6, 9, b"\x27\x01\x00\x00\x00" + bytes(8), stream_id=1, timestamp=i * 7_919_000 % 0xFFFFF0)
-            for i in range(n)
-        ]
-        wire.say(0, b"".join(frames))
-
-    return _one(speak)
+    publishing(wire)
+    frames = [
+        message(6, 9, b"\x27\x01\x00\x00\x00" + bytes(8), stream_id=1, timestamp=i * 7_919_000 % 0xFFFFF0)
+        for i in range(n)
+    ]
+    wire.say(0, b"".join(frames))
 
 
-def resynchronisations(n: int) -> bytes:
+@one_connection
+def resynchronisations(wire: Wire, n: int) -> None:
     """A gap in every packet of a stream of small messages."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            body = bytes(random.Random(i).randbytes(300))
-            data = message(6, 9, b"\x27\x01\x00\x00\x00" + body, stream_id=1, timestamp=i)
-            data += message(4, 8, b"\xaf\x01" + body[:80], stream_id=1, timestamp=i)
-            wire.say(0, data)
-            wire.sent[0] += 37
-
-    return _one(speak)
+    for i in range(n):
+        body = bytes(random.Random(i).randbytes(300))
+        data = message(6, 9, b"\x27\x01\x00\x00\x00" + body, stream_id=1, timestamp=i)
+        data += message(4, 8, b"\xaf\x01" + body[:80], stream_id=1, timestamp=i)
+        wire.say(0, data)
+        wire.sent[0] += 37
 
 
-def random_after_gaps(n: int) -> bytes:
+@one_connection
+def random_after_gaps(wire: Wire, n: int) -> None:
     """Random bytes with gaps between them: there is no message to find."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            wire.say(0, random.Random(i).randbytes(1000))
-            wire.sent[0] += 11
-
-    return _one(speak)
+    for i in range(n):
+        wire.say(0, random.Random(i).randbytes(1000))
+        wire.sent[0] += 11
 
 
-def headers_after_gaps(n: int) -> bytes:
+@one_connection
+def headers_after_gaps(wire: Wire, n: int) -> None:
     """Bytes after a gap that all look like headers of fmt 3."""
-
-    def speak(wire: Wire) -> None:
-        for i in range(n):
-            wire.say(0, b"\xc6\xc4\xc3" * 400)
-            wire.sent[0] += 11 + i % 3
-
-    return _one(speak)
+    for i in range(n):
+        wire.say(0, b"\xc6\xc4\xc3" * 400)
+        wire.sent[0] += 11 + i % 3
 
 
 def identical_frames(n: int) -> bytes:
