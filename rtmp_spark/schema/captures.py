@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import I64, INGEST_ID, INTS, TEXT, TIME, Column, Table, required
+from .table import I64, INGEST_ID, INTS, TEXT, TIME, Column, Table, required
 
 CAPTURES = Table(
     "captures",

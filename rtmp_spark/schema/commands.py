@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import (
-    F64,
-    FRAME,
-    I32,
-    I64,
-    INGEST_ID,
-    MESSAGE_COLUMNS,
-    MESSAGE_KEY,
-    TEXT,
-    TS,
-    Column,
-    Table,
-    required,
-)
+from .table import F64, FRAME, I32, I64, INGEST_ID, MESSAGE_COLUMNS, MESSAGE_KEY, TEXT, TS, Column, Table, required
 
 COMMANDS = Table(
     "commands",

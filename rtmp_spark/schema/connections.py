@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import (
-    BOOL,
-    F64,
-    I32,
-    I64,
-    INGEST_ID,
-    TEXT,
-    TEXTS,
-    TIME,
-    UID,
-    Column,
-    Table,
-    per_direction,
-    required,
-)
+from .table import BOOL, F64, I32, I64, INGEST_ID, TEXT, TEXTS, TIME, UID, Column, Table, per_direction, required
 
 CONNECTIONS = Table(
     "connections",

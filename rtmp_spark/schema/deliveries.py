@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import F64, I64, INGEST_ID, TEXT, Column, Table, required
+from .table import F64, I64, INGEST_ID, TEXT, Column, Table, required
 
 DELIVERIES = Table(
     "deliveries",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import BOOL, F64, I32, I64, INGEST_ID, TEXT, TIME, UID, Column, Table, required
+from .table import BOOL, F64, I32, I64, INGEST_ID, TEXT, TIME, UID, Column, Table, required
 
 HANDSHAKES = Table(
     "handshakes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import DIRECTION, F64, I64, INGEST_ID, TIME, UID, Column, Table, required
+from .table import DIRECTION, F64, I64, INGEST_ID, TIME, UID, Column, Table, required
 
 INTERVALS = Table(
     "intervals",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import (
+from .table import (
     BOOL,
     FRAME,
     I32,

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import (
-    BOOL,
-    I32,
-    I64,
-    INGEST_ID,
-    MESSAGE_COLUMNS,
-    MESSAGE_KEY,
-    TEXT,
-    TIME,
-    Column,
-    Table,
-    required,
-)
+from .table import BOOL, I32, I64, INGEST_ID, MESSAGE_COLUMNS, MESSAGE_KEY, TEXT, TIME, Column, Table, required
 
 MESSAGES = Table(
     "messages",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import BYTES, I32, INGEST_ID, TEXT, TIME, UID, Table, required
+from .table import BYTES, I32, INGEST_ID, TEXT, TIME, UID, Table, required
 
 OPEN_FLOWS = Table(
     "open_flows",

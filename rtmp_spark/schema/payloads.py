@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtmp_spark.schema.table import BYTES, INGEST_ID, MESSAGE_COLUMNS, MESSAGE_KEY, Table, required
+from .table import BYTES, INGEST_ID, MESSAGE_COLUMNS, MESSAGE_KEY, Table, required
 
 PAYLOADS = Table(
     "payloads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rtmp_spark.schema.table import BOOL, F64, I32, I64, INGEST_ID, TEXT, TIME, UID, Column, Table, required
+from .table import BOOL, F64, I32, I64, INGEST_ID, TEXT, TIME, UID, Column, Table, required
 
 
 def _measured(name: str, kind: pa.DataType, comment: str) -> tuple[Column, Column]:
