@@ -1,6 +1,6 @@
 """A case: data (id, level, clause, what is expected and why) and a short script that runs against a live server.
 
-The files in `cases/` hold one `Section` each. To add a case, write a coroutine there and decorate it:
+A `Section` is in one file or a few in `cases/`. To add a case, write a coroutine there and decorate it:
 
     @case(12, "Chunk size 65536", MUST, "RTMP 1.0 5.4.1", "Valid sizes are 1 to 2147483647 (0x7FFFFFFF) inclusive")
     async def chunk_size_65536(p: Probe) -> Result:

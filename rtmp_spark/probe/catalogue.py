@@ -6,20 +6,27 @@ from collections.abc import Sequence
 
 from rtmp_spark.codec.errors import UserError
 
-from .case import Case
-from .cases import amf, chunks, commands, control, enhanced, handshake, lifecycle, media, robustness
-
-SECTIONS = (
-    handshake.case,
-    chunks.case,
-    control.case,
-    amf.case,
-    commands.case,
-    enhanced.case,
-    media.case,
-    lifecycle.case,
-    robustness.case,
+from .case import Case, Section
+from .cases import (
+    amf,
+    chunk_headers,
+    chunks,
+    commands,
+    control,
+    enhanced,
+    handshake,
+    lifecycle,
+    media,
+    playing,
+    publishing,
+    robustness,
 )
+
+_FILES = (
+    handshake, chunks, chunk_headers, control, amf, commands, publishing, playing, enhanced, media, lifecycle,
+    robustness,
+)  # fmt: skip
+SECTIONS: tuple[Section, ...] = tuple(dict.fromkeys(file.case for file in _FILES))  # a section may have several files
 CASES = tuple(case for section in SECTIONS for case in sorted(section.cases, key=lambda one: one.number))
 
 

@@ -111,13 +111,9 @@ def _failures(run: dict[str, Any]) -> Iterator[str]:
             continue
         packets = f"[packets](conformance/{row['capture']})" if "capture" in row else ""
         detail = row.get("detail", "").replace("|", "\\|")
-        link = f"[{case.id}](../rtmp_spark/probe/{_source(case.section)})"
+        link = f"[{case.id}](../{case.script.__module__.replace('.', '/')}.py)"
         yield f"| {link} {case.title} | {case.level.value} | {case.expected} | {detail} | {packets} |"
     yield ""
-
-
-def _source(section: str) -> str:
-    return "scenarios.py" if section == scenario.name else f"cases/{section}.py"
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ ENTRIES = (
         "Reserved value in an audio or video tag",
         f"{ENHANCED} Enhanced Video; {FLV} E.4.2, E.4.3",
         when="The frame type or packet type of a tag is reserved, and the rest of the tag can be read. The tag is "
-        "kept. Where the frame type is reserved, NAL units or OBUs show which frames are keyframes. The packet type "
+        "kept. If the frame type is reserved, NAL units or OBUs show which frames are keyframes. The packet type "
         "Metadata is exempt: it has no frame type.",
         why="Receivers that check the value drop the tag. Servers that find keyframes by the frame type find none, so "
         "players that join wait forever.",
@@ -294,7 +294,8 @@ ENTRIES = (
         when="Keyframes are more than 4 s (info) or more than 10 s (warning) apart.",
         why="Players that join have to wait for a keyframe or start with an old GOP, and HLS segments become as long "
         "as the interval.",
-        remedy="Set the keyframe interval to 2 s (x264: -g twice the frame rate, -sc_threshold 0).",
+        remedy="Set the keyframe interval to 2 s (OBS: Settings, Output, Keyframe Interval; FFmpeg with x264: -g twice "
+        "the frame rate, -sc_threshold 0).",
         generator=PUBLISH,
         also=("warning",),
     ),

@@ -104,8 +104,8 @@ ENTRIES = (
         when="For a minute or more, the difference between audio and video timestamps grows steadily by more than "
         "20 ms per minute, and by more than 100 ms in total.",
         why="Lip sync is lost; after an hour the offset is more than a second.",
-        remedy="Derive both timestamps from one clock: resample the audio (FFmpeg: -af aresample=async=1), or fix the "
-        "clock of the capture device.",
+        remedy="Take both timestamps from one clock. OBS: set the sample rate of the audio device in Settings, Audio. "
+        "FFmpeg: resample the audio (-af aresample=async=1). If both are right, replace the capture device.",
         generator=PUBLISH,
     ),
     Entry(
@@ -132,14 +132,14 @@ ENTRIES = (
         "Media slower than real time",
         None,
         when="For 5 s or more, coded frames arrive at less than 0.95 x real time, and at the end they are more than "
-        "1 s and three frame intervals behind the best frame before. A delay of which a single stall explains half is "
-        "reported as TIME_STALL. Pauses, seeks, jumps of timestamps and frames after the receiver closed are exempt; "
-        "so is a file of which a player has media in advance.",
+        "1 s and three frame intervals behind the best frame before. If a single stall explains half of the delay, "
+        "TIME_STALL is reported instead. Pauses, seeks, jumps of timestamps and frames after the receiver closed are "
+        "exempt, and so are files while the player has media in advance.",
         why="Players use up their buffers and stop. A zero window for half of the delay means that the receiver does "
-        "not read fast enough. Frames in bursts waited in a queue: with retransmissions, the network is too slow. "
-        "Otherwise the sender is too slow (an overloaded encoder), or the link to the point of capture.",
+        "not read fast enough. Frames that arrive in bursts waited in a queue; if TCP also retransmitted, the network "
+        "is too slow. Otherwise the sender (an overloaded encoder) or the link to the point of capture is too slow.",
         remedy="Compare the encoded bitrate with the received one. Lower the bitrate if the link is the limit; lower "
-        "the resolution or choose a faster preset if the encoder is.",
+        "the resolution or choose a faster preset if the encoder is too slow.",
         generator=PUBLISH,
     ),
     Entry(

@@ -71,7 +71,7 @@ ENTRIES = (
         when="The same packet was recorded more than once: IP id, TCP header with its timestamp option, and length are "
         "equal, within 1 s in one file or at any distance between two files. Where the IP id is 0 and there is no "
         "timestamp option, the capture times must be equal too.",
-        why="Copies are counted in duplicate_bytes. They count neither as retransmissions nor in any rate.",
+        why="Copies are counted in duplicate_bytes. They are not retransmissions, and no rate includes them.",
         remedy="Capture on one interface only, mirror only one direction of each port, and do not pass overlapping "
         "files together. A network that duplicates packets looks the same.",
         cases="Overlapping rotated files, two capture tools, mirror ports that copy both ingress and egress, and "
@@ -124,8 +124,8 @@ ENTRIES = (
         "Connection reset without a teardown",
         "RFC 9293 3.10.7",
         when="The connection ends with RST, and neither side sent FIN, deleteStream, FCUnpublish, Stream EOF or "
-        "Play.Stop before it. It is not reported if a refusal explains the reset, or if missing data or a missing "
-        "direction may have contained the teardown. It is an info if the client was a player: players leave when they "
+        "Play.Stop before it. It is not reported if a refusal explains the reset, or if the teardown may be in data "
+        "or in a direction that was not captured. It is an info if the client was a player: players leave when they "
         "like.",
         why="Data in flight is discarded. Typical causes are a crashed program, a killed container, or a firewall that "
         "expired the connection.",
