@@ -147,8 +147,8 @@ class AnalysisCore:
         self._next_head_second = _NO_SECOND if next_head_ns is None else next_head_ns // 1_000_000_000
         self._reassembler.begin_file(next_head_ns)
 
-    def feed(self, block: PacketBlock, segments: Segments, file_no: int) -> None:
-        """The TCP segments of one window."""
+    def feed(self, block: PacketBlock, segments: Segments, file_no: int = 0) -> None:
+        """The TCP segments of one window. Frame numbers that contain `file_no` already need none."""
         self._second = int(block.ts_ns.min()) // 1_000_000_000  # not the newest so far: clocks are set back
         self._at = file_no << FRAME_BITS | int(block.frame[-1])
         self._deliver(self._reassembler.feed(segments, file_no), self._at)

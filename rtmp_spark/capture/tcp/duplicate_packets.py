@@ -52,7 +52,7 @@ def find_duplicates(
     suspected = _connections_with_repetition(segments, flows, connections, by_flow)
     oldest, newest = (part.reduceat(times, flows.starts).tolist() for part in (np.minimum, np.maximum))
     bounds = [*flows.starts.tolist(), len(times)]
-    file = file_no(int(segments.frame[0]))
+    first_frames = segments.frame[flows.order[flows.starts]].tolist()
     found: Repeated | None = None
     for number, connection in enumerate(connections):
         if connection.dropped:
@@ -61,7 +61,7 @@ def find_duplicates(
         if connection.ts_last_ns is not None and times[rows.start] > connection.over_ns:
             connection.seen = PacketHistory()  # these packets begin the next connection
         history = connection.seen
-        history.begin_file(file)
+        history.begin_file(file_no(first_frames[number]))
         own = hashes[rows]
         if suspected[number]:
             again, same_id = history.find(own, times[rows])

@@ -19,7 +19,6 @@ from rtmp_spark.analysis.core import AnalysisCore, OpenConnection, begins_tunnel
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.capture.files.record_layout import layout_of
 from rtmp_spark.capture.packet_block import PacketBlock
-from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
 from rtmp_spark.codec.limits import ANALYZED_BYTES, REMEMBERED_PACKETS, SAVED_PACKETS
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
@@ -35,6 +34,7 @@ from rtmp_spark.ingest.decode.connection_state import (
 )
 from rtmp_spark.ingest.decode.decode_job import DecodeJob
 from rtmp_spark.ingest.decode.decode_plan import Piece
+from rtmp_spark.ingest.decode.packet_windows import windows
 from rtmp_spark.ingest.decode.read_packets import read_packets
 from rtmp_spark.ingest.scan.staged_packets import StagedFiles, packets, places
 from rtmp_spark.ingest.worker_progress import WorkCounter
@@ -102,24 +102,22 @@ class BucketDecoder:
     def batches(self, counter: WorkCounter | None = None) -> Iterator[MadeRows]:
         """The rows of all connections. `counter` counts payload bytes and messages."""
         counter = counter or WorkCounter("")
-        dissector, current, read = Dissector(), -1, 0
-        for piece in self._pieces:
+        current, read = -1, 0
+        for block, segments, piece in windows(self._pieces, self._packets, [place[:2] for place in self._secrets]):
             number = piece.split.file.number
             if number != current:
-                dissector, current = Dissector(), number
                 self._core.begin_file(piece.split.file.next_head_ns)
-            self._take_secrets(number, piece.run)
-            for block in self._packets(piece):
-                segments = dissector.segments(block)
-                self._core.feed(block, segments, number)
-                messages = 0
-                for made in self._final(self._core.ready()):
-                    messages += made.batch.num_rows if made.table == "messages" else 0
-                    yield made
-                size = int(segments.length.sum())
-                counter.add(bytes=size, messages=messages)
-                read += size
-            if read >= ANALYZED_BYTES:  # not for every tiny file: a batch costs much the same whatever it holds
+                current = number
+            self._take_secrets(*piece.place)
+            self._core.feed(block, segments)
+            messages = 0
+            for made in self._final(self._core.ready()):
+                messages += made.batch.num_rows if made.table == "messages" else 0
+                yield made
+            size = int(segments.length.sum())
+            counter.add(bytes=size, messages=messages)
+            read += size
+            if read >= ANALYZED_BYTES:  # not for every window: a batch costs much the same whatever it holds
                 yield from self._final(self._core.batches(self._capture_ids))
                 read = 0
         self._staged.close()

@@ -50,5 +50,15 @@ class Piece:
     sections: list[Section] = field(default_factory=list)
 
     @property
+    def place(self) -> tuple[int, int]:
+        """The number of the file, and the run."""
+        return self.split.file.number, self.run
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of packets, at most."""
+        return sum(length for _, length in self.sections) if self.split.is_copy else self.split.file.size_bytes
+
+    @property
     def order(self) -> tuple[int, int, int]:
         return self.split.file.number, self.split.start, self.run

@@ -29,7 +29,7 @@ def read_packets(file: BinaryIO, layout: RecordLayout, offsets: Ints, frames: In
         wanted = int(block.caplen.sum())
         full = wanted > NEAR_BYTES and 5 * wanted > int(block.start[-1] - block.start[0])
         if held and (full or size + wanted > READ_WINDOW_BYTES):
-            yield _joined(held)
+            yield in_one_window(held)
             held, size = [], 0
         if full:
             yield block
@@ -37,7 +37,7 @@ def read_packets(file: BinaryIO, layout: RecordLayout, offsets: Ints, frames: In
             held.append(_alone(block))
             size += wanted
     if held:
-        yield _joined(held)
+        yield in_one_window(held)
 
 
 def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
@@ -86,7 +86,8 @@ def _alone(block: PacketBlock) -> PacketBlock:
     return replace(block, data=data, start=start)
 
 
-def _joined(blocks: Sequence[PacketBlock]) -> PacketBlock:
+def in_one_window(blocks: Sequence[PacketBlock]) -> PacketBlock:
+    """Blocks with bytes of their own, in order, as one block."""
     sizes = np.array([len(block.data) for block in blocks])
     before = np.cumsum(sizes) - sizes
     return PacketBlock(
