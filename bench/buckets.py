@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from rtmp_spark.ingest.ingest_progress import ProgressReporter
 from rtmp_spark.ingest.ingest_summary import Summary
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.ingest.rounds import IngestRun
+from rtmp_spark.ingest.scan import plan
 from rtmp_spark.ingest.scan.split_scan import Split
 from rtmp_spark.lake.location import locate
 
@@ -90,9 +92,13 @@ class Measurement(NamedTuple):
         )
 
 
-def measure(path: str, buckets: int, sort: bool, split_bytes: int) -> Measurement:
+def measure(path: str, cores: int, sort: bool, split_bytes: int, least_bytes: int | None = None) -> Measurement:
+    """As an ingest plans for so many cores; `least_bytes` 1 gives each core a bucket, however small."""
+    if least_bytes is not None:
+        with mock.patch.object(plan, "LEAST_BUCKET_BYTES", least_bytes):
+            return measure(path, cores, sort, split_bytes)
     lake = tempfile.mkdtemp(prefix="bench-lake-")
-    stages = MeasuredStages(buckets)
+    stages = MeasuredStages(cores)
     files = list_captures([path])
     options = IngestOptions(split_bytes=split_bytes, sorted_copy=sort)
     try:
@@ -113,14 +119,13 @@ def main() -> int:
     parser.add_argument("--buckets", default="1,4,16,64,256")
     parser.add_argument("--split-size", type=size, default=64 << 20)
     args = parser.parse_args()
-    measure(args.captures[0], 1, False, args.split_size)  # loads what is loaded later
+    measure(args.captures[0], 1, False, args.split_size, 1)  # loads what is loaded later
     for path in args.captures:
         for buckets in map(int, args.buckets.split(",")):
             for sort in (False, True):
                 how = "sorted  " if sort else "unsorted"
-                print(
-                    f"{Path(path).name} {buckets:4} {how} {measure(path, buckets, sort, args.split_size)}", flush=True
-                )
+                found = measure(path, buckets, sort, args.split_size, 1)
+                print(f"{Path(path).name} {buckets:4} {how} {found}", flush=True)
     return 0
 
 

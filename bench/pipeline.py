@@ -42,6 +42,7 @@ TSHARK = [
 OURS = [sys.executable, "-m", "rtmp_spark.cli"]
 SMALL = Path(__file__).parent.parent / "sample_pcaps" / "ffmpeg_publish_g711mu_audio_only.pcap"
 SMALL_INGESTS = 30
+COPIED = True, 64 << 20  # a sorted copy, splits of 64 MB
 SPLITS = (1_000, 10_000, 100_000)  # of 256 groups each
 
 
@@ -170,12 +171,14 @@ def fresh(bench: Bench) -> str:
 
 
 def flat(bench: Bench) -> str:
-    few, many = (buckets.measure(str(bench.path("mixed1000")), count, True, 64 << 20) for count in (16, 256))
-    each = (many.total - few.total) * bench.gigabytes("mixed1000") / max(many.buckets - few.buckets, 1)
+    path = str(bench.path("mixed1000"))
+    few, many, forced = (buckets.measure(path, *plan) for plan in ((16, *COPIED), (256, *COPIED), (256, *COPIED, 1)))
+    each = (forced.total - few.total) * bench.gigabytes("mixed1000") / max(forced.buckets - few.buckets, 1)
     return (
         f"{few.total:.1f} -> {many.total:.1f} CPU s/GB, {many.total / few.total:.2f} x; "
-        f"read {many.read[0]:.2f} + {many.read[1]:.2f} x; "
-        f"{few.buckets} -> {many.buckets} buckets, {each * 1000:.0f} ms for each more; {many.messages} messages"
+        f"read {many.read[0]:.2f} + {many.read[1]:.2f} x; {few.buckets} -> {many.buckets} buckets; "
+        f"{many.messages} messages; with a bucket for each core {forced.total:.1f} CPU s/GB "
+        f"in {forced.buckets} buckets, {each * 1000:.0f} ms for each more"
     )
 
 
@@ -256,7 +259,8 @@ GOALS = (
     Goal("warm", ("relay",), "wall of tshark / wall of a warm ingest, 2 GB with players", ">= 4", warm("relay")),
     Goal("warm8", ("relay8",), "the same, 8 GB", ">= 6", warm("relay8")),
     Goal("fresh", ("relay",), "wall of tshark / wall of a fresh process, 2 GB", ">= 3", fresh),
-    Goal("buckets", ("mixed1000",), "1,000 mixed connections, 16 -> 256 buckets", "<= 1.5 x, read <= 1.3 x", flat),
+    Goal("buckets", ("mixed1000",), "1,000 mixed connections, planned for 16 -> 256 cores",
+         "<= 1.5 x, read <= 1.3 x", flat),
     Goal("small", (), "a small ingest that resumes three connections, warm", "<= 1.5 s CPU, no growth", small),
     Goal("first", ("c4096",), "first ingest of 1 MB from the shell, fresh lake", "<= 8 s", first),
     Goal("files", ("files10k",), "10,000 files", "<= 3 ms a file; driver < 300 MB", files),

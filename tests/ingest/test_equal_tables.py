@@ -255,6 +255,11 @@ def test_a_bucket_that_others_would_wait_for() -> None:
     assert assign_buckets({1: gigabyte // 9}, [], [], 2).heavy == frozenset()
 
 
+def test_a_bucket_is_worth_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "LEAST_BUCKET_BYTES", 100)
+    assert [assign_buckets(dict.fromkeys(range(n), 30), [], [], 4).count for n in (1, 3, 4, 7, 100)] == [1, 1, 2, 3, 4]
+
+
 def test_no_more_processes_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     assert [spare_cores(heavy) for heavy in (1, 2, 3, 4, 5, 40)] == [2, 2, 1, 1, 0, 0]

@@ -15,7 +15,14 @@ from kit.separate_ingest import NAMES
 from kit.spark_submit import Submitter, make_package, make_python
 from pyspark.sql import SparkSession
 
+from rtmp_spark.ingest.scan import plan
 from rtmp_spark.spark import ingest
+
+
+@pytest.fixture(autouse=True)
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections of small captures are divided among buckets like those of large ones."""
+    monkeypatch.setattr(plan, "LEAST_BUCKET_BYTES", 1)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ TASK_BYTES = 64 << 20
 TASK_FILES = 500
 HEAVY_BYTES = 256 << 20  # below this, starting a helper process takes longer than it saves
 BUCKET_BYTES = 2 << 30  # of payload in one bucket at most
+LEAST_BUCKET_BYTES = 32 << 20  # of weight: a bucket with less costs more for its table files than its core saves time
 SORTED_FROM = 15  # buckets; with fewer, reading a capture several times costs less than writing a copy of it
 
 
@@ -160,11 +161,12 @@ def assign_buckets(
 ) -> Buckets:
     """Assign groups to buckets, the heaviest first, each to the lightest bucket.
 
+    There are as many buckets as cores, or more if they become too large, or fewer if they become too small.
     Groups in `bound` always share a bucket; groups in `near` (they share files) do while buckets stay even.
     """
     total = sum(weights.values())
     rounds = max(1, -(-total // (BUCKET_BYTES * cores)))  # whole rounds, so that no core is idle in the last one
-    count = max(1, min(len(weights), rounds * cores))
+    count = max(1, min(len(weights), rounds * cores, -(-total // LEAST_BUCKET_BYTES)))
     most = total // count + 1
     sets = DisjointSets(weights)
     load = dict(weights)
