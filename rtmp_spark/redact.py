@@ -16,10 +16,15 @@ import base64
 import hmac
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from rtmp_spark.codec.limits import REDACT_CACHE_CHARACTERS, REDACT_CACHE_SECRETS, REDACT_CACHE_TEXTS
+from rtmp_spark.codec.limits import REDACT_CACHE_CHARACTERS, REDACT_CACHE_TEXTS, REDACT_CACHE_WORDS
+from rtmp_spark.codec.shared_arguments import Arguments
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
 PREFIX = "key-"
@@ -49,6 +54,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SUBWORD = re.compile(r"[^/.:?&=@#|]+")  # NAME in mp4:NAME.flv
 _DEFAULT_INSTANCE = "_definst_"  # of Adobe's and Wowza's servers
 _WORD = re.compile(r"(?P<unit>(?<=[0-9] )m?s\b)|[^\s\"'\[\](){}<>,;]+")  # "10 s" is a time, even if a stream is "s"
+_NO_SECRETS: frozenset[str] = frozenset()
 
 
 def load_key() -> bytes:
@@ -74,6 +80,13 @@ def load_key() -> bytes:
     return key
 
 
+class _Text(NamedTuple):
+    """A text without parameters, and hashes of parts of it."""
+
+    plain: str
+    hashes: frozenset[str]
+
+
 class Redactor:
     """Replaces secrets with hashes under `key`; without a key it changes nothing.
 
@@ -84,7 +97,9 @@ class Redactor:
         self._key = key
         self._asked = self if asked_under is None else Redactor(asked_under)
         self._hashes: dict[str, str] = {}  # a cache: the same few texts occur again and again
-        self._texts: dict[tuple[str, frozenset[str]], str] = {}  # a cache: texts with these known secrets hidden
+        self._urls: dict[str, _Text] = {}  # a cache, with the hashes of secrets
+        self._texts: dict[str, _Text] = {}  # a cache, with the hashes of all words
+        self._hidden: dict[tuple[str, frozenset[str]], str] = {}  # a cache: texts with these secrets hidden
 
     @property
     def keeps_secrets(self) -> bool:
@@ -104,10 +119,8 @@ class Redactor:
         if hashed is None:
             digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
             hashed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
-            if len(self._hashes) >= REDACT_CACHE_TEXTS:
-                self._hashes.clear()
             if len(text) <= REDACT_CACHE_CHARACTERS:
-                self._hashes[text] = hashed
+                _kept(self._hashes, text, hashed)
         return hashed
 
     def stream_name(self, name: str) -> str:
@@ -132,6 +145,16 @@ class Redactor:
         hashed. These are added to `known`."""
         if self._key is None:
             return text
+        found = self._urls.get(text)
+        if found is None:
+            secrets: set[str] = set()
+            found = _Text(self._url(text, secrets), frozenset(secrets))
+            if len(text) <= REDACT_CACHE_CHARACTERS:
+                _kept(self._urls, text, found)
+        known |= found.hashes
+        return found.plain
+
+    def _url(self, text: str, known: set[str]) -> str:
         address, mark, query = text.partition("?")
         scheme, slashes, path = address.rpartition("://")
         host, slash, path = path.partition("/") if slashes else ("", "", path)
@@ -147,26 +170,33 @@ class Redactor:
 
     def text(self, text: str, known: set[str]) -> str:
         """Free text with parameters and known secrets hashed; `known` contains the hashes of these."""
-        text = self.parameters(text)
         if self._key is None or not known:
-            return text
-        if len(known) > REDACT_CACHE_SECRETS or len(text) > REDACT_CACHE_CHARACTERS:
-            return _WORD.sub(lambda found: self._word(found, known), text)
-        asked = text, frozenset(known)
-        hidden = self._texts.get(asked)
+            return self.parameters(text)
+        if len(text) > REDACT_CACHE_CHARACTERS:
+            return self._without_words(self.parameters(text), known)
+        found = self._texts.get(text)
+        if found is None:
+            plain = self.parameters(text)
+            words = set(_words(plain))
+            if len(words) > REDACT_CACHE_WORDS:
+                return self._without_words(plain, known)
+            found = _kept(self._texts, text, _Text(plain, frozenset(map(self.token, words))))
+        if found.hashes.isdisjoint(known):
+            return found.plain
+        asked = found.plain, found.hashes & known
+        hidden = self._hidden.get(asked)
         if hidden is None:
-            if len(self._texts) >= REDACT_CACHE_TEXTS:
-                self._texts.clear()
-            hidden = self._texts[asked] = _WORD.sub(lambda found: self._word(found, known), text)
+            hidden = _kept(self._hidden, asked, self._without_words(found.plain, known))
         return hidden
+
+    def _without_words(self, text: str, known: set[str]) -> str:
+        return _WORD.sub(lambda found: self._word(found, known), text)
 
     def _word(self, found: re.Match[str], known: set[str]) -> str:
         word = found[0]
         if found["unit"]:
             return word
-        bare = word.rstrip(".:!?")
-        plain = bare.partition("?")[0]
-        for candidate in (word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")):
+        for candidate in _candidates(word):
             if candidate and self.token(candidate) in known:
                 return word.replace(candidate, self.token(candidate))
         return _SUBWORD.sub(lambda found: self._known_token(found[0], known), word)
@@ -203,18 +233,27 @@ class Redactor:
         known.add(token)
         return token
 
-    def learn(self, name: str | None, args: list[Any], known: set[str]) -> None:
-        """Add the hashes of the secrets in a command to `known`."""
-        lowered = (name or "").lower()
+    def secrets_in(self, name: str | None, args: list[Any]) -> frozenset[str]:
+        """The hashes of the secrets in a command; commands of the same bytes share them."""
         if self._key is None:
-            return
-        if lowered in _NAMED_BY_FIRST_STRING:
+            return _NO_SECRETS
+        notes = args.notes if type(args) is Arguments else {}
+        noted = notes.get(Redactor)
+        if noted is None or noted[0] is not self:
+            noted = notes[Redactor] = self, frozenset(self._secrets_in((name or "").lower(), args))
+        found: frozenset[str] = noted[1]
+        return found
+
+    def _secrets_in(self, name: str, args: list[Any]) -> set[str]:
+        found: set[str] = set()
+        if name in _NAMED_BY_FIRST_STRING:
             stream = _stream_in(args)
             if stream is not None:
-                known.add(self.token(stream))
-                known.add(self.token(stream.rpartition(":")[2]))  # mp4:NAME
-        elif lowered == "connect":
-            self.arguments(name, args, known)
+                found.add(self.token(stream))
+                found.add(self.token(stream.rpartition(":")[2]))  # mp4:NAME
+        elif name == "connect":
+            self.arguments(name, args, found)
+        return found
 
     def _named(self, args: list[Any], known: set[str]) -> list[Any]:
         redacted: list[Any] = []
@@ -261,6 +300,29 @@ class Redactor:
             return False
         base = name.partition("?")[0]
         return wanted in (name, base, self._asked.stream_name(name), self._asked.token(base))
+
+
+def _candidates(word: str) -> list[str]:
+    """A word and its parts, each of which may be a stream name."""
+    bare = word.rstrip(".:!?")
+    plain = bare.partition("?")[0]
+    return [word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")]
+
+
+def _words(text: str) -> Iterator[str]:
+    """Every part of a text that is compared with known secrets."""
+    for found in _WORD.finditer(text):
+        if not found["unit"]:
+            yield from filter(None, _candidates(found[0]))
+            yield from _SUBWORD.findall(found[0])
+
+
+def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
+    """The value, added to a cache of a limited size."""
+    if len(cache) >= REDACT_CACHE_TEXTS:
+        cache.clear()
+    cache[key] = value
+    return value
 
 
 def _text_of(value: Any) -> str | None:

@@ -111,7 +111,7 @@ def test_the_key_of_a_user_is_made_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_known_name_is_hashed_after_its_application_and_before_punctuation() -> None:
     redactor, known = Redactor(b"key"), set[str]()
-    redactor.learn("play", [None, "secret"], known)
+    known |= redactor.secrets_in("play", [None, "secret"])
     for text in ("Playing live/secret.", "Playing secret.", "live/secret is gone", "secret: gone"):
         assert "secret" not in redactor.text(text, known), text
     assert redactor.text("Playing live/other.", known) == "Playing live/other."

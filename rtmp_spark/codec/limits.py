@@ -268,6 +268,7 @@ RTMPT_NOTES = 64  # findings about one connection or session between two windows
 
 REDACT_CACHE_TEXTS = 4096  # hashes that are kept for texts that occur again
 REDACT_CACHE_CHARACTERS = 1024  # of such a text
+REDACT_CACHE_WORDS = 64  # in such a text; each is kept as a hash
 REDACT_CACHE_SECRETS = 8  # known secrets of a connection; texts of connections with more are not kept
 
 

@@ -24,7 +24,7 @@ class ConnectionSecrets:
 
     def learn(self, fact: CommandFact) -> None:
         """Remember the stream name that a command carries."""
-        self.redactor.learn(fact.name, fact.args, self.known)
+        self.known.update(self.redactor.secrets_in(fact.name, fact.args))
 
     def hide(self, text: str) -> str:
         """The text without URL parameters and known stream names."""

@@ -78,7 +78,7 @@ class ConnectionStreams:
         name, first = command.name, command.arg(1)
         if len(self._secrets.known) > _KEPT_SECRETS:
             self._secrets.known.clear()
-        self._secrets.redactor.learn(name, to_json_values(command.args), self._secrets.known)
+        self._secrets.known.update(self._secrets.redactor.secrets_in(name, to_json_values(command.args)))
         if name == "connect":
             given = connect_info(command)
             app = (given.app or "") if given is not None else ""
