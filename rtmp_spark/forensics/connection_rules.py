@@ -83,7 +83,7 @@ class ConnectionRules:
     state may contain it; `hide` replaces the known secrets in a text."""
 
     __slots__ = (
-        "_close", "_connected", "_first_spans", "_found", "_from_start", "_hide", "_measures", "_omitted",
+        "_client", "_close", "_connected", "_first_spans", "_found", "_from_start", "_hide", "_measures", "_omitted",
         "_session", "_stream_ids", "_zero_windows", "connect_ts", "exchange", "flow", "traits",
     )  # fmt: skip
 
@@ -102,6 +102,7 @@ class ConnectionRules:
         self._found: list[Finding] = []
         self._measures: list[StreamMeasure] = []  # of session.spans, by their numbers
         self._close: _Close | None = None
+        self._client: Fingerprint | None = None  # at the end
         self._first_spans: dict[tuple[str, int], StreamSpan] = {}  # of all streams that had one id, at the end
 
     # -- in the order of time -------------------------------------------------------------------------------------
@@ -262,12 +263,16 @@ class ConnectionRules:
             findings.extend(self.flow.end(until, silence, total, bool(session.teardown_ts)))
         for direction, position in self._omitted.items():
             findings.extend(extension_break(direction, position))
-        software = self.client().software if "c2s" not in self._omitted and self._publishes() else None
-        if software is not None:
+        self._client = self.client()
+        software = self._client.software
+        if software is not None and "c2s" not in self._omitted and self._publishes():
             findings.extend(extension_break("c2s", self._connected, software))
+        # A lossy link is bad for both directions: of the other one only a stall may be visible.
+        troubled = {second for stream in ending.streams.values() for second in stream.loss.troubled_seconds}
         for span in session.spans:
             self._first_spans.setdefault((span.direction, span.stream_id), span)
-            findings.extend(_of(span, self._stream_findings(span, ending, both_captured)))
+            tcp = TcpTrouble(troubled, self._zero_windows.closed_ms(span.direction))
+            findings.extend(_of(span, self._stream_findings(span, ending, both_captured, tcp)))
         played = [measure.recorded for measure in self._measures if measure.direction == "s2c"]
         if played and all(played):  # a player of a file reads it at the speed of playback
             findings.lower_to_info(ViolationCode.TCP_ZERO_WINDOW, "s2c")
@@ -276,7 +281,7 @@ class ConnectionRules:
     def _publishes(self) -> bool:
         return any(span.role == "publish" and span.has_media for span in self._session.spans)
 
-    def _stream_findings(self, span: StreamSpan, ending: Ending, both_captured: bool) -> list[Finding]:
+    def _stream_findings(self, span: StreamSpan, ending: Ending, both_captured: bool, tcp: TcpTrouble) -> list[Finding]:
         measure = self._measure(span)
         found, measure.found = measure.found, []
         found += long_gop_findings(measure) + stream_verdict.skew_finding(measure)
@@ -285,24 +290,20 @@ class ConnectionRules:
         direction, stream_id = measure.direction, measure.stream_id
         measure.close(ending.peer_closed_ns(direction) // 1000)
         found += measure.stalls.track_findings(direction, stream_id, measure.author)
-        # A lossy link is bad for both directions: of the other one only a stall may be visible.
-        troubled = {second for stream in ending.streams.values() for second in stream.loss.troubled_seconds}
-        tcp = TcpTrouble(troubled, self._zero_windows.closed_ms(direction))
         if measure.recorded:
             measure.stalls.forget(lambda stall: receiver_waited(stall, tcp.zero_window_ms))
-        tracks, waits, until = measure.paced_tracks(), self.flow.waits(direction), measure.closed_us
-        slow = slow_finding(tracks, direction, stream_id, until, measure.recorded, tcp)
-        found += slow + fast_finding(tracks, direction, stream_id, until, measure.recorded)
+        tracks, waits = measure.paced_tracks(), self.flow.waits(direction)
+        slow = slow_finding(tracks, direction, stream_id, measure.recorded, tcp)
+        found += slow + fast_finding(tracks, direction, stream_id, measure.recorded)
         found += measure.stalls.findings(direction, stream_id, *tcp, waits, is_slow=bool(slow))
-        frames = measure.frames("video") + measure.frames("audio")
-        if both_captured and span.answered and not span.refused and not frames:
+        if both_captured and span.answered and not span.refused and not measure.has_frames:
             found += _no_media(span, measure, ending)
         return found
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
     def client(self) -> Fingerprint:
-        return recognise(self.traits.known("c2s"), CLIENTS)
+        return self._client or recognise(self.traits.known("c2s"), CLIENTS)
 
     def server(self) -> Fingerprint:
         return recognise(self.traits.known("s2c"), SERVERS)

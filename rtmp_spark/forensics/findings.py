@@ -212,6 +212,9 @@ class FindingFold:
     def codes(self) -> set[ViolationCode]:
         return {kind.code for kind in self._folded}
 
+    def codes_by_stream(self) -> list[tuple[ViolationCode, int | None]]:
+        return [(kind.code, kind.stream_id) for kind in self._folded]
+
     def first_ones(self, streams: Iterable[StreamKey] | None = None) -> list[Finding]:
         """The first finding of each kind, with its severity and count, in the order of their places; without those
         that were seen only in streams other than `streams`."""

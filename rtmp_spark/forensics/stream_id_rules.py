@@ -42,7 +42,7 @@ class StreamIdRules:
 
     def end(self, session: Session, findings: FindingFold) -> list[Finding]:
         """Return the findings, without those for ids of which `findings` has a refusal."""
-        refused = {f.stream_id for f in findings.first_ones() if f.code is ViolationCode.CMD_STREAM_ID}
+        refused = {stream_id for code, stream_id in findings.codes_by_stream() if code is ViolationCode.CMD_STREAM_ID}
         found = [
             _finding("c2s", stream_id, f"{name} on stream {stream_id}", place, session)
             for stream_id, (name, place) in self._commands.items()

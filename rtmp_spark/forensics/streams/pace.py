@@ -154,7 +154,8 @@ class TrackPace:
     def _part(self) -> Part | None:
         if self._first_ts is None:
             return None
-        recent = [offset for ts, offset in self._recent[-PACE_FRAMES:] if ts > self._last_ts - _LAST_US]
+        since = self._last_ts - _LAST_US
+        recent = [offset for ts, offset in self._recent[-PACE_FRAMES:] if ts > since]
         end = sorted(recent)[(len(recent) - 1) // 2]  # the lower median
         first = self._first_ts - 1000 * self._first_dts
         return Part(
@@ -164,20 +165,20 @@ class TrackPace:
             self._low_ts, self._last_ts, self._last,
         )  # fmt: skip
 
-    def _current(self, closed_us: int) -> list[Part]:
-        part = self._part()
+    def _current(self, closed_us: int) -> Part | None:
         if closed_us:
-            part = next((before for ts, before in self._until if ts >= closed_us), part)
-        return [] if part is None else [part]
+            for ts, before in self._until:
+                if ts >= closed_us:
+                    return before
+        return self._part()
 
-    def parts(self, closed_us: int) -> list[Part]:
-        """The parts that may give a finding, without what came after the receiver closed (0: it did not)."""
-        return self._notable + self._current(closed_us)
-
-    def totals(self, closed_us: int) -> tuple[int, int]:
-        """Media time in ms and wall time in us of all parts."""
+    def paced(self, step_ms: float, closed_us: int) -> PacedTrack:
+        """The result, without what came after the receiver closed (0: it did not)."""
+        parts, media_ms, wall_us = self._notable, self.media_ms, self.wall_us
         current = self._current(closed_us)
-        return self.media_ms + sum(p.media_ms for p in current), self.wall_us + sum(p.wall_us for p in current)
+        if current is not None:
+            parts, media_ms, wall_us = [*parts, current], media_ms + current.media_ms, wall_us + current.wall_us
+        return PacedTrack(parts, media_ms, wall_us, step_ms)
 
     def state(self) -> list[Json]:
         self._recent = self._recent[-PACE_FRAMES:]
@@ -202,9 +203,11 @@ def _resumed(part: Part) -> Part:
 
 
 class PacedTrack(NamedTuple):
-    """What the rules of pace need to know of a track."""
+    """What the rules of pace need to know of a track: the parts that may give a finding, and the sums of all parts."""
 
-    pace: TrackPace
+    parts: Sequence[Part]
+    media_ms: int
+    wall_us: int
     step_ms: float
 
 
@@ -215,17 +218,20 @@ class TcpTrouble(NamedTuple):
     zero_window_ms: Mapping[int, float]
 
 
-def stream_pace(tracks: Iterable[PacedTrack], closed_us: int) -> float | None:
+def stream_pace(tracks: Iterable[PacedTrack]) -> float | None:
     """Media time over wall time of the track that was seen longest; None if it was too short to tell."""
-    media_ms, wall_us = max((t.pace.totals(closed_us) for t in tracks), key=lambda p: p[1], default=(0, 0))
+    longest = max(tracks, key=attrgetter("wall_us"), default=None)
+    if longest is None:
+        return None
+    media_ms, wall_us = longest.media_ms, longest.wall_us
     return media_ms * 1000 / wall_us if wall_us > 0 and max(media_ms * 1000, wall_us) >= _LAST_US else None
 
 
 def slow_finding(
-    tracks: Iterable[PacedTrack], direction: str, stream_id: int, closed_us: int, recorded: bool, tcp: TcpTrouble
+    tracks: Iterable[PacedTrack], direction: str, stream_id: int, recorded: bool, tcp: TcpTrouble
 ) -> list[Finding]:
     """TIME_SLOW for the first track with slow parts, and the latest of them."""
-    slow = [[part for part in track.pace.parts(closed_us) if part.is_slow(track.step_ms, recorded)] for track in tracks]
+    slow = [[part for part in track.parts if part.is_slow(track.step_ms, recorded)] for track in tracks]
     part = max(next(filter(None, slow), []), key=attrgetter("late_us"), default=None)
     if part is None:
         return []
@@ -262,15 +268,13 @@ def _cause(part: Part, direction: str, tcp: TcpTrouble) -> tuple[str | None, str
     )
 
 
-def fast_finding(
-    tracks: Iterable[PacedTrack], direction: str, stream_id: int, closed_us: int, recorded: bool
-) -> list[Finding]:
+def fast_finding(tracks: Iterable[PacedTrack], direction: str, stream_id: int, recorded: bool) -> list[Finding]:
     """TIME_FAST for a stream whose media comes far ahead of real time. A file may be played as fast as possible."""
     if recorded:
         return []
     is_publish = direction == "c2s"
     lead = attrgetter("lead_us" if is_publish else "lead_after_burst_us")
-    fast = [[part for part in track.pace.parts(closed_us) if lead(part) > FAST_US] for track in tracks]
+    fast = [[part for part in track.parts if lead(part) > FAST_US] for track in tracks]
     part = max(next(filter(None, fast), []), key=lead, default=None)
     if part is None:
         return []

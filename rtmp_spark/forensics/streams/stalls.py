@@ -172,6 +172,8 @@ class Stalls:
                 times are not reported again: FLOW_ACK_STARVED reports them.
             is_slow: TIME_SLOW reports that the media came too slowly; stalls of the delivery are not reported again.
         """
+        if not self.kept:
+            return []
         by_cause: dict[_StallCause, list[Stall]] = {}
         for stall in self.kept:
             if not any(stall.ts_before < end and begin < stall.ts_after for begin, end in acknowledgement_waits):
@@ -194,6 +196,8 @@ class Stalls:
 
     def track_findings(self, direction: str, stream_id: int, author: str | None) -> list[Finding]:
         """Return a finding for each stall of one track; `author` is at fault."""
+        if not self.of_tracks:
+            return []
         found = []
         by_kind: dict[tuple[str, bool], list[TrackStall]] = {}
         for stall in self.of_tracks:

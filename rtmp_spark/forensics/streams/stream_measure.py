@@ -91,8 +91,8 @@ class StreamMeasure:
     `found`: findings that were not yet taken."""
 
     __slots__ = (
-        "_crossed", "_held_back_for", "_ignored", "_lagging", "_last_ts", "_main", "_pauses", "_received_bytes",
-        "_received_frames", "_received_us", "_suspended", "asked", "closed_us", "declared", "direction", "drift",
+        "_closed_us", "_crossed", "_held_back_for", "_ignored", "_lagging", "_last_ts", "_main", "_paced", "_pauses",
+        "_received_bytes", "_received_frames", "_received_us", "_suspended", "asked", "declared", "direction", "drift",
         "first_coded", "first_is_key", "found", "gaps", "origin", "recorded", "stalls", "start_known", "stream_id",
         "tracks",
     )  # fmt: skip
@@ -108,7 +108,8 @@ class StreamMeasure:
         self.declared: Declared = {}
         self.drift = Drift()
         self.stalls = Stalls()
-        self.closed_us = 0  # when the receiver closed, at the end; 0 if it did not
+        self._closed_us = 0  # when the receiver closed, at the end; 0 if it did not
+        self._paced: list[PacedTrack] | None = None  # at the end
         self.first_coded: int | None = None
         self.asked: list[int] = []  # msg_no and packet of the publish or play command
         self.first_is_key: bool | None = None
@@ -392,13 +393,15 @@ class StreamMeasure:
     def close(self, receiver_closed_us: int) -> None:
         """The connection is over; `receiver_closed_us` is when the receiver of the media closed it, 0 if it did not.
         Frames after that do not count in rules of time: servers flush their queues then."""
-        if receiver_closed_us:
-            self.closed_us = receiver_closed_us
+        self._closed_us = receiver_closed_us
+        if receiver_closed_us and self.stalls.kept:
             late = self.stalls.forget(lambda stall: stall.ts_after >= receiver_closed_us)
             if late is not None:
                 self._received_frames, self._received_bytes, self._received_us = late.received
-        self._forget_long_intervals()
+        if self.stalls.kept:
+            self._forget_long_intervals()
         self.end()
+        self._paced = self._judged_tracks()
 
     def end(self) -> None:
         """Check whether one track ended long before the other: no more frames of this part of the stream will come."""
@@ -432,17 +435,24 @@ class StreamMeasure:
 
     def paced_tracks(self) -> list[PacedTrack]:
         """The main audio and video, or the first tracks there are."""
+        return self._judged_tracks() if self._paced is None else self._paced
+
+    def _judged_tracks(self) -> list[PacedTrack]:
         tracks = [track for track in (self.video, self.audio) if track is not None]
-        return [PacedTrack(track.pace, track.usual_step_ms() or 0.0) for track in tracks]
+        return [track.pace.paced(track.usual_step_ms() or 0.0, self._closed_us) for track in tracks]
 
     def pace(self) -> float | None:
         """Media time over wall time."""
-        return stream_pace(self.paced_tracks(), self.closed_us)
+        return stream_pace(self.paced_tracks())
 
     def received_bitrate(self) -> float | None:
         """Bits of coded frames per second of wall time."""
         count = self._received_frames  # the last frame has no duration, as in Track.bitrate
         return self._received_bytes * 8e6 * (count - 1) / count / self._received_us if self._received_us > 0 else None
+
+    @property
+    def has_frames(self) -> bool:
+        return any(track.frames for track in self.tracks.values())
 
     def frames(self, kind: str) -> int:
         return sum(track.frames for (k, _), track in self.tracks.items() if k == kind)

@@ -133,7 +133,7 @@ def verdict(
             return _because_of("failed", refusal)
         return StreamVerdict("failed", ViolationCode.CMD_REFUSED.value, "the server refused the stream")
     error = next((f for f in about if f.severity is Severity.ERROR), None)
-    if not measure.frames("video") + measure.frames("audio"):
+    if not measure.has_frames:
         return _verdict_without_frames(measure, error, about)
     if error is not None:
         return _because_of("degraded", error)

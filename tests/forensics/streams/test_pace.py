@@ -41,7 +41,7 @@ def judged(
 def findings(measure: StreamMeasure, closed_ms: int = 0, tcp: TcpTrouble = TcpTrouble((), {})) -> list[Finding]:
     measure.close(closed_ms * 1000)
     tracks = measure.paced_tracks()
-    where = (measure.direction, 1, measure.closed_us, measure.recorded)
+    where = (measure.direction, 1, measure.recorded)
     return slow_finding(tracks, *where, tcp) + fast_finding(tracks, *where)
 
 
@@ -53,7 +53,7 @@ def test_a_state_saved_before_the_clock_is_set_back() -> None:
         whole.add(ts, dts, (number, 0, 0))
         saved.add(ts, dts, (number, 0, 0))
         saved = TrackPace.resume(json.loads(json.dumps(saved.state())))
-    assert saved.parts(0) == whole.parts(0) and whole.parts(0)[-1].is_notable
+    assert saved.paced(STEP, 0) == whole.paced(STEP, 0) and whole.paced(STEP, 0).parts[-1].is_notable
 
 
 def test_six_seconds_of_media_in_twenty() -> None:
