@@ -131,9 +131,7 @@ def test_shared_arguments_are_redacted_per_connection() -> None:
             ("s2c", CommandFact(2, 1, 2, 2, 1, 20, "onStatus", 0.0, 0, answer)),
         ):
             secrets.learn(fact)
-            exchange = session.receive(direction, fact)
-            assert exchange is not None
-            commands.add(exchange)
+            commands.add(session.receive_command(direction, fact))
         (row,) = commands.take()["s2c"]
         assert json.loads(row[8])[1]["description"] == row[13]
         return str(row[13])

@@ -28,6 +28,7 @@ from rtmp_spark.conversation.ending import Ending, close_cause
 from rtmp_spark.conversation.fact_order import Release
 from rtmp_spark.conversation.facts import CommandFact, Facts, MediaRows
 from rtmp_spark.conversation.session import Session, SessionState
+from rtmp_spark.forensics.answer_rules import answer_findings
 from rtmp_spark.forensics.connection_rules import ConnectionRules, RulesState
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
@@ -214,19 +215,22 @@ class ConnectionAnalysis:
         found: list[Finding] = []
         for number, fact in released.facts:
             direction = names[number]
-            if isinstance(fact, MediaRows):
+            if type(fact) is CommandFact:
+                secrets.learn(fact)
+                exchange = session.receive_command(direction, fact)
+                found += answer_findings(session, exchange, secrets)
+                if rules is not None:
+                    rules.receive_command(direction, fact)
+                self.commands.add(exchange)
+            elif isinstance(fact, MediaRows):
                 for media in session.receive_media(direction, fact.rows, fact.known_at):
                     if rules is not None:
                         rules.receive_media(media)
-                continue
-            if type(fact) is CommandFact:
-                secrets.learn(fact)
-            exchange = session.receive(direction, fact)
-            found += fact_findings(session, direction, fact, exchange, secrets)
-            if rules is not None:
-                rules.receive(direction, fact)
-            if exchange is not None:
-                self.commands.add(exchange)
+            else:
+                session.receive(direction, fact)
+                found += fact_findings(session, direction, fact)
+                if rules is not None:
+                    rules.receive(direction, fact)
         if rules is not None:
             found = rules.advance(released.up_to) + found
         self.findings.extend([finding.without_secrets(secrets.hide) for finding in found])

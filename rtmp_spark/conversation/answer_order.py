@@ -31,11 +31,9 @@ class PlacedFact(NamedTuple):
     fact: Notable
 
 
-class Subject(NamedTuple):
-    """What a request is about and its answer refers to: a stream id, or else a transaction id."""
-
-    is_stream: bool
-    number: float
+# What a request is about and its answer refers to: the direction of the request, whether the number is a stream id (or
+# else a transaction id), and the number.
+Subject = tuple[int, bool, float]
 
 
 class _Request(NamedTuple):
@@ -49,29 +47,29 @@ class Requests:
     __slots__ = ("_subjects",)
 
     def __init__(self) -> None:
-        self._subjects: set[tuple[int, Subject]] = set()  # direction of the request, its subject
+        self._subjects: set[Subject] = set()
 
     def add(self, direction: int, fact: CommandFact) -> None:
         if fact.name in _NO_REQUESTS:
             return
-        for subject in subjects_of(fact):
+        for subject in subjects_of(direction, fact):
             if len(self._subjects) < MAX_KNOWN_REQUESTS:
-                self._subjects.add((direction, subject))
+                self._subjects.add(subject)
 
     def is_unasked(self, direction: int, answer: CommandFact) -> bool:
         """True if no request so far has this answer."""
-        if len(self._subjects) >= MAX_KNOWN_REQUESTS or (1 - direction, subject_of_answer(answer)) in self._subjects:
+        if len(self._subjects) >= MAX_KNOWN_REQUESTS or subject_of_answer(direction, answer) in self._subjects:
             return False
         given = status(answer.args)
         return answer.name != "onStatus" or given.level == "error" or given.code in _STARTS
 
-    def state(self) -> list[tuple[int, bool, float]]:
-        return sorted((direction, *subject) for direction, subject in self._subjects)
+    def state(self) -> list[Subject]:
+        return sorted(self._subjects)
 
     @classmethod
-    def resume(cls, state: list[tuple[int, bool, float]]) -> Requests:
+    def resume(cls, state: list[Subject]) -> Requests:
         own = cls()
-        own._subjects = {(direction, Subject(is_stream, number)) for direction, is_stream, number in state}
+        own._subjects = {(direction, is_stream, number) for direction, is_stream, number in state}
         return own
 
 
@@ -94,28 +92,32 @@ def put_off_answers(
     Returns:
         The place of the first answer whose request may still arrive, or None.
     """
-    requests: dict[tuple[int, Subject], _Request] = {}  # the first of each
+    requests: dict[Subject, _Request] = {}  # the first of each
     answers: list[PlacedFact] = []  # without a request so far
-    expected = {  # the earliest time of answers to the requests in `beyond`
-        (placed.direction, subject): placed.fact.ts - NEARBY_US
-        for placed in reversed(beyond)
-        if type(placed.fact) is CommandFact and placed.fact.name not in _ANSWERS
-        for subject in subjects_of(placed.fact)
-    }
     for placed in notable:
-        fact, direction = placed.fact, placed.direction
+        at, direction, _, fact = placed
         if type(fact) is not CommandFact:
             continue
         if fact.name not in _ANSWERS:
-            for subject in subjects_of(fact):
-                requests.setdefault((direction, subject), _Request(placed.at, fact.ts))
-        elif (1 - direction, subject_of_answer(fact)) not in requests:
+            for subject in subjects_of(direction, fact):
+                if subject not in requests:
+                    requests[subject] = _Request(at, fact.ts)
+        elif subject_of_answer(direction, fact) not in requests:
             answers.append(placed)
+    if not answers:
+        return None
+    expected = {  # the earliest time of answers to the requests in `beyond`
+        subject: placed.fact.ts - NEARBY_US
+        for placed in reversed(beyond)
+        if type(placed.fact) is CommandFact and placed.fact.name not in _ANSWERS
+        for subject in subjects_of(placed.direction, placed.fact)
+    }
     late: dict[int, dict[int, int]] = {}  # direction -> {place of the answer: where it belongs}
     waits_at: int | None = None
     for at, direction, _, fact in answers:
         assert type(fact) is CommandFact
-        request = requests.get((1 - direction, subject_of_answer(fact)))
+        subject = subject_of_answer(direction, fact)
+        request = requests.get(subject)
         if request is not None and request.at == at:
             continue
         if request is not None and request.at > at and request.ts - fact.ts <= NEARBY_US:
@@ -123,7 +125,7 @@ def put_off_answers(
                 belongs = late.setdefault(direction, {})
                 belongs[at] = max(request.at + 1, belongs.get(at, 0))
         elif waits_at is None and is_unasked(direction, fact):
-            first_answer = expected.get((1 - direction, subject_of_answer(fact)), newest_us - NEARBY_US)
+            first_answer = expected.get(subject, newest_us - NEARBY_US)
             if fact.ts >= min(first_answer, newest_us - NEARBY_US):
                 waits_at = at
     for direction, belongs in late.items():
@@ -149,15 +151,15 @@ def _put_off(notable: list[PlacedFact], media_at: list[int], direction: int, bel
         media_at[index] = max(media_at[index], until)
 
 
-def subjects_of(request: CommandFact) -> tuple[Subject, ...]:
+def subjects_of(direction: int, request: CommandFact) -> tuple[Subject, ...]:
     """Subjects that an answer to this command may refer to. Some servers answer on stream 0 what was asked about
     another stream."""
     if request.name in _STREAM_REQUESTS:
-        return Subject(True, request.stream_id), Subject(True, 0)
-    return (Subject(False, request.transaction_id),) if request.transaction_id else ()
+        return (direction, True, request.stream_id), (direction, True, 0)
+    return ((direction, False, request.transaction_id),) if request.transaction_id else ()
 
 
-def subject_of_answer(answer: CommandFact) -> Subject:
+def subject_of_answer(direction: int, answer: CommandFact) -> Subject:
     if answer.name == "onStatus":
-        return Subject(True, answer.stream_id)
-    return Subject(False, answer.transaction_id or 0.0)
+        return 1 - direction, True, answer.stream_id
+    return 1 - direction, False, answer.transaction_id or 0.0

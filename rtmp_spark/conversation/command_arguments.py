@@ -22,7 +22,7 @@ class Status(NamedTuple):
     description: str | None = None
 
 
-_NO_STATUS = Status()
+NO_STATUS = Status()
 
 
 def fields(value: Json) -> dict[str, Json]:
@@ -67,4 +67,4 @@ def status(args: list[Json]) -> Status:
         given = fields(value)
         if "code" in given or "level" in given:
             return Status(text(given.get("level")), text(given.get("code")), text(given.get("description")))
-    return _NO_STATUS
+    return NO_STATUS

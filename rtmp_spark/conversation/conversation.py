@@ -155,6 +155,7 @@ class Conversation:
             released = self.order.release(None, newest_us)
             if self.wrapping is None:
                 self.directions.settle()
+                self.order.settle()
         else:
             released = self.order.release(self._at, newest_us)
         self._at = at

@@ -116,6 +116,10 @@ class FactOrder:
                 del self._media[direction][:count], self._media_at[direction][:count]
         return Release(up_to, out)
 
+    def settle(self) -> None:
+        """Free memory: no more commands will come."""
+        self._requests = Requests()
+
     def _put_off_answers(self, newest_us: int, unread: Unread | None) -> int | None:
         beyond: list[PlacedFact] = []
         if unread is not None:

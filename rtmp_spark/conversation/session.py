@@ -15,6 +15,7 @@ from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import MAX_GUESSED_STREAMS, MAX_STREAMS
 from rtmp_spark.codec.message import OF_STREAMS
 from rtmp_spark.conversation.command_arguments import (
+    NO_STATUS,
     Status,
     connect_arguments,
     fields,
@@ -38,6 +39,7 @@ from rtmp_spark.conversation.media_row import STREAM_ID, TS
 from rtmp_spark.conversation.pending_requests import PendingRequests, PendingState, Request
 from rtmp_spark.conversation.stream_span import StreamSpan
 
+_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 BAD_NAME = "NetStream.Publish.BadName"
 _NONE_YET: Mapping[str, int] = {"c2s": 0, "s2c": 0}  # shared by all connections without gaps or faults
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
@@ -124,11 +126,9 @@ class Session:
 
     # -- facts in the order of time ---------------------------------------------------------------------------
 
-    def receive(self, direction: str, fact: Notable) -> Exchange | None:
-        """Take one fact; a command gives the exchange that it is part of."""
+    def receive(self, direction: str, fact: Notable) -> None:
+        """Take a fact that is not a command."""
         kind = type(fact)
-        if kind is CommandFact:
-            return self._command(direction, fact)  # type: ignore[arg-type]
         if kind is ControlFact:
             if fact.kind == "stream_eof":  # type: ignore[union-attr]
                 self.teardown_ts[direction] = fact.ts
@@ -140,7 +140,6 @@ class Session:
             self.gap_ts = {**self.gap_ts, direction: fact.ts}
         elif kind is HandshakeFact:
             self.handshake.receive(direction, fact)  # type: ignore[arg-type]
-        return None
 
     def receive_media(self, direction: str, rows: Sequence[Row], known_at: Sequence[int]) -> list[SpanMedia]:
         """Count media rows in the streams they belong to."""
@@ -244,11 +243,12 @@ class Session:
 
     # -- commands -----------------------------------------------------------------------------------------------
 
-    def _command(self, direction: str, fact: CommandFact) -> Exchange:
+    def receive_command(self, direction: str, fact: CommandFact) -> Exchange:
+        """Take a command, and return the exchange that it is part of."""
         name = fact.name
         if direction == "s2c" and fact.type_id in OF_STREAMS:
             self.last_data_no = fact.msg_no
-        given = Status()
+        given = NO_STATUS
         request: Request | None = None
         if name in ("_result", "_error"):
             given = status(fact.args)
@@ -276,7 +276,7 @@ class Session:
             refuses = self._refusal(fact, request, given.code)
         if given.code in _TEARDOWN_CODES:
             self.teardown_ts[direction] = fact.ts
-        return Exchange(direction, fact, request, response_ms, given, refuses)
+        return _new(Exchange, (direction, fact, request, response_ms, given, refuses))
 
     def _status(self, fact: CommandFact, given: Status) -> Request | None:
         """The request that an onStatus answers; its stream is granted or refused."""

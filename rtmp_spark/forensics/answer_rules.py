@@ -17,9 +17,11 @@ _IN_USE = ("already", "in use", "is publishing", "busy", "duplicate")  # words o
 
 
 def answer_findings(session: Session, exchange: Exchange, secrets: ConnectionSecrets) -> list[Finding]:
-    """What one answer shows."""
-    found = []
+    """What a command shows that answers another one or refuses something."""
     request = exchange.request
+    if request is None and exchange.refuses is None:
+        return []
+    found = []
     if request is not None and (exchange.fact.name == "onStatus" or request.name in ("connect", "createStream")):
         found += _late(session, exchange, request)
     if exchange.refuses is not None:

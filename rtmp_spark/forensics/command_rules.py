@@ -67,7 +67,7 @@ class ExchangeRules:
         name = fact.name
         if name is None or fact.type_id not in COMMANDS:
             return []
-        found = self._held.pop(direction, [])
+        found = self._held.pop(direction, []) if self._held else []
         number = fact.transaction_id or 0.0
         if not self._commands[direction] and name != "connect" and direction == "c2s":
             found += self._before_connect(name, fact, from_start)

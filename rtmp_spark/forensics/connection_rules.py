@@ -113,10 +113,9 @@ class ConnectionRules:
         self.traits.began(direction, firsts)
 
     def receive(self, direction: str, fact: Notable) -> None:
+        """A fact that is not a command."""
         kind = type(fact)
-        if kind is CommandFact:
-            self._command(direction, fact)  # type: ignore[arg-type]
-        elif kind is ControlFact:
+        if kind is ControlFact:
             self._control(direction, fact)  # type: ignore[arg-type]
         elif kind is HandshakeFact:
             if fact.part == 0:  # type: ignore[union-attr]
@@ -176,7 +175,7 @@ class ConnectionRules:
     def _both_from_start(self) -> bool:
         return self._from_start["c2s"] and self._from_start["s2c"]
 
-    def _command(self, direction: str, fact: CommandFact) -> None:
+    def receive_command(self, direction: str, fact: CommandFact) -> None:
         self._found += self.exchange.command(direction, fact, self._from_start)
         self._stream_ids.command(direction, fact)
         self.traits.command(direction, fact)

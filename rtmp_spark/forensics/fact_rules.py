@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import SENDER, ConflictFact, FaultFact, GapFact, Notable
-from rtmp_spark.conversation.session import Exchange, Session
-from rtmp_spark.forensics.answer_rules import answer_findings
+from rtmp_spark.conversation.session import Session
 from rtmp_spark.forensics.findings import CAPTURE, NETWORK, Finding
 
 _LOST_BY = {
@@ -22,14 +20,8 @@ _CHECKSUM = {
 _HANDSHAKE = "HS_"  # judged at the end of the connection, from both sides
 
 
-def fact_findings(
-    session: Session, direction: str, fact: Notable, exchange: Exchange | None, secrets: ConnectionSecrets
-) -> list[Finding]:
-    """What a fact shows after the session has received it; `exchange` is what the session made of a command."""
-    if exchange is not None:
-        if exchange.request is None and exchange.refuses is None:
-            return []
-        return answer_findings(session, exchange, secrets)
+def fact_findings(session: Session, direction: str, fact: Notable) -> list[Finding]:
+    """What a fact shows after the session has received it. answer_rules.py has the rules for commands."""
     kind = type(fact)
     if kind is FaultFact:
         return _fault(session, direction, fact)  # type: ignore[arg-type]

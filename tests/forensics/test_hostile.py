@@ -14,6 +14,7 @@ from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.ending import Ending, close_cause
 from rtmp_spark.conversation.facts import CommandFact, ControlFact, GapFact, HandshakeFact, Notable, Place
 from rtmp_spark.conversation.session import Session
+from rtmp_spark.forensics.answer_rules import answer_findings
 from rtmp_spark.forensics.connection_rules import ConnectionRules
 from rtmp_spark.forensics.ending_rules import end_findings
 from rtmp_spark.forensics.fact_rules import fact_findings
@@ -83,9 +84,12 @@ def feed(
     session: Session, rules: ConnectionRules, secrets: ConnectionSecrets, direction: str, step: Any, number: int
 ) -> list[Finding]:
     found: list[Finding] = []
-    if isinstance(step, Notable):
-        exchange = session.receive(direction, step)
-        found = fact_findings(session, direction, step, exchange, secrets)
+    if isinstance(step, CommandFact):
+        found = answer_findings(session, session.receive_command(direction, step), secrets)
+        rules.receive_command(direction, step)
+    elif isinstance(step, Notable):
+        session.receive(direction, step)
+        found = fact_findings(session, direction, step)
         rules.receive(direction, step)
     else:
         for media in session.receive_media(direction, [step], [number]):
