@@ -7,7 +7,7 @@ discontinuity of the timestamps, a seek, a pause or missing data begins a new pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
