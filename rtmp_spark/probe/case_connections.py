@@ -19,7 +19,8 @@ from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from .outcome import Closed, Failed, Garbled, Inconclusive, Slow, Unanswered, Unreachable
-from .peer import UNJUDGED, Peer, Received
+from .peer import UNJUDGED, Peer
+from .received import Received
 from .transcript import Transcript
 from .wire import Silence, Target, Wire
 

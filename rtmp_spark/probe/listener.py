@@ -6,43 +6,35 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
+from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID
 from rtmp_spark.codec import command, handshake
-from rtmp_spark.codec.events import Violation
 from rtmp_spark.codec.message import AUDIO, COMMAND_AMF0, STREAM_BEGIN, USER_CONTROL, VIDEO, Message, dump_stream_event
 
 from .case import Case
 from .media_check import small_media
-from .outcome import Closed, Failed, Garbled, Inconclusive, Outcome, Verdict
-from .peer import Choice, Received
-from .runner import TIMEOUTS_PER_CASE, CaseResult
-from .transcript import Transcript, describe
+from .outcome import Closed, Failed, Garbled, Outcome, Verdict
+from .received import Choice, Received, RtmpSide
+from .runner import TIMEOUTS_PER_CASE, CaseResult, case_result, outcome_of
+from .transcript import Transcript
 from .wire import Silence, Wire
 
 PUBLISH, PLAY = "publish", "play"
 
 
-class ListeningPeer:
+class ListeningPeer(RtmpSide):
     """One client. `role` is what it does once `until_streaming` has returned."""
 
     def __init__(self, wire: Wire, transcript: Transcript, timeout_s: float) -> None:
-        self.wire = wire
+        super().__init__(wire, transcript, handshake.SERVER)
         self.timeout_s = timeout_s
-        self.inbox: list[Received] = []
-        self.violations: list[Violation] = []
         self.role = ""
         self.stream_id = 1  # what createStream returns
         self.used_stream_id = 0  # where publish or play arrived
         self._taken = 0
-        self._transcript = transcript
-        self._pieces: list[bytes] = []
-        self.endpoint = Endpoint(handshake.SERVER, self._pieces.append, os.urandom)
-        self._started = time.monotonic()
 
     # -- bytes and messages ----------------------------------------------------------------------------------
 
@@ -51,26 +43,10 @@ class ListeningPeer:
         data = await self.wire.receive(timeout_s or self.timeout_s)
         if not data:
             raise Closed("the client closed the connection")
-        for message in self.endpoint.receive_data(data, int((time.monotonic() - self._started) * 1000)):
-            self.inbox.append(Received(message))
-            line = describe(message.type_id, message.stream_id, message.timestamp, message.payload)
-            self._transcript.note(False, line)
-        self.violations += self.endpoint.violations
+        self.decode(data)
         await self.flush()
         if self.endpoint.failure is not None:
             raise Garbled(f"the client sent bytes that cannot be decoded ({self.endpoint.failure})")
-
-    async def flush(self, note: str = "") -> None:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        await self.wire.send(data, note)
-
-    async def send(self, message: Message) -> None:
-        self.endpoint.send(message)
-        await self.flush(describe(message.type_id, message.stream_id, message.timestamp, message.payload))
-
-    async def control(self, type_id: int, payload: bytes) -> None:
-        await self.send(Message(2, 0, type_id, 0, payload))
 
     async def command(self, name: str, transaction_id: float, *args: object, stream_id: int = 0) -> None:
         payload = command.dump_command(name, transaction_id, *args)
@@ -91,17 +67,7 @@ class ListeningPeer:
             try:
                 await self.receive(max(deadline - time.monotonic(), 0.001))
             except Silence:
-                raise Silence(f"{what} did not arrive within {patience:g} s", self._arrives(choice, since)) from None
-
-    def _arrives(self, choice: Choice, since: int) -> Callable[[float], Awaitable[bool]]:
-        async def arrives(seconds: float) -> bool:
-            try:
-                await self.wait(choice, "it", since, seconds)
-            except (Failed, Silence):
-                return False
-            return True
-
-        return arrives
+                raise self.silence(choice, what, since, patience) from None
 
     async def listen_for(self, seconds: float) -> bool:
         """Keep reading for a time. Returns False if the client closed the connection."""
@@ -197,18 +163,12 @@ async def listen(
 
 
 async def _judge(scenario: Case, peer: ListeningPeer) -> Outcome:
-    try:
-        return await scenario.script(peer) or Outcome(Verdict.OK)
-    except Silence as silence:
+    async def on_silence(silence: Silence) -> Outcome:
         if await silence.arrives(peer.timeout_s):
             return Outcome(Verdict.INCONCLUSIVE, f"the client is slow: {silence}, but later")
         return Outcome(Verdict.FAILED, str(silence))
-    except Failed as error:
-        return Outcome(Verdict.FAILED, str(error))
-    except Inconclusive as error:
-        return Outcome(Verdict.INCONCLUSIVE, str(error))
-    except Exception as error:  # a mistake in one script must not end the run
-        return Outcome(Verdict.INCONCLUSIVE, f"error in the scenario: {type(error).__name__}: {error}")
+
+    return await outcome_of(scenario.script(peer), on_silence)
 
 
 async def _play(
@@ -228,17 +188,4 @@ async def _play(
         outcome = Outcome(Verdict.INCONCLUSIVE, "the scenario took too long")
     milliseconds = round((time.monotonic() - started) * 1000)
     await wire.close()
-    name = None
-    if captures is not None:
-        name = f"{scenario.section}-{scenario.number:02d}.pcapng"
-        about = [f"{scenario.id} {scenario.title}", f"{outcome.verdict.value}: {outcome.detail}"]
-        transcript.save(captures / name, about)
-    return CaseResult(
-        scenario,
-        outcome.verdict,
-        outcome.detail,
-        milliseconds,
-        tuple(transcript.sent),
-        tuple(transcript.received),
-        name,
-    )
+    return case_result(scenario, outcome, milliseconds, transcript, captures)

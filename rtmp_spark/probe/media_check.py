@@ -17,7 +17,8 @@ from rtmp_spark.codec.message import AUDIO, VIDEO
 
 from .case_connections import Probe, unjudged
 from .outcome import Failed, Inconclusive, Outcome, Result, non_strict, unimplemented
-from .peer import Choice, Peer, Received
+from .peer import Peer
+from .received import Choice, Received
 from .wire import Silence
 
 _AVC = "avc"

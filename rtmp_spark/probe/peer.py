@@ -7,31 +7,25 @@ a frame, or a fence (a createStream round trip, after which all earlier messages
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 
-from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID, Endpoint
+from rtmp_relay.endpoint import CONNECTION_CSID, STREAM_CSID
 from rtmp_relay.frames import FRAME_CSIDS, Tag, frames_of
 from rtmp_spark.codec import command, handshake
-from rtmp_spark.codec.amf import AmfObject
-from rtmp_spark.codec.command import Command
-from rtmp_spark.codec.events import MessageReceived, Violation
 from rtmp_spark.codec.message import (
     AUDIO,
     COMMAND_AMF0,
     COMMAND_AMF3,
-    COMMANDS,
     DATA_AMF0,
     USER_CONTROL,
     VIDEO,
-    Control,
     Message,
-    parse_control,
 )
 
 from .outcome import Closed, Failed, Garbled
-from .transcript import Transcript, describe
+from .received import Choice, Received, RtmpSide, status
+from .transcript import Transcript
 from .wire import Silence, Target, Wire
 
 UNJUDGED = b"\0\0\0\x0a\x0c" + b"\xff" * 8 + b"\x80"  # H.264 filler; it ends frames that no case compares
@@ -39,62 +33,9 @@ _SMALL_MS = 60_000  # larger timestamps are sent as they are, because a case is 
 CLIENT_VERSION = "FMLE/3.0 (compatible; rtmp-spark probe)"
 
 
-class Received:
-    """A message from the server, parsed if it is a command or a control message."""
-
-    __slots__ = ("command", "control", "message")
-
-    def __init__(self, message: MessageReceived) -> None:
-        self.message = message
-        of_command = message.type_id in COMMANDS
-        self.command: Command | None = command.parse_command(message.type_id, message.payload) if of_command else None
-        of_control = message.type_id <= 6 and message.type_id > 0
-        self.control: Control | None = parse_control(message.type_id, message.payload) if of_control else None
-
-    @property
-    def name(self) -> str:
-        return self.command.name if self.command is not None else ""
-
-    @property
-    def info(self) -> AmfObject | None:
-        """The object of an onStatus, `_result` or `_error` that has a code."""
-        for value in self.command.args if self.command is not None else ():
-            if isinstance(value, AmfObject) and ("code" in value or "level" in value):
-                return value
-        return None
-
-    @property
-    def code(self) -> str:
-        found = self.info.get("code") if self.info is not None else None
-        return found if isinstance(found, str) else ""
-
-    @property
-    def is_error(self) -> bool:
-        level = self.info.get("level") if self.info is not None else None
-        return self.name == "_error" or (self.name == "onStatus" and level == "error")
-
-
-Choice = Callable[[Received], bool]
-
-
-def status(*codes: str) -> Choice:
-    """Chooses an onStatus with one of these codes; without codes, any."""
-    return lambda one: one.name == "onStatus" and (not codes or one.code in codes)
-
-
-def event(event_type: int) -> Choice:
-    return lambda one: one.control is not None and one.control.event_type == event_type
-
-
-def of_type(type_id: int) -> Choice:
-    return lambda one: one.message.type_id == type_id
-
-
-class Peer:
+class Peer(RtmpSide):
     def __init__(self, wire: Wire, target: Target, transcript: Transcript) -> None:
-        self.wire = wire
-        self.inbox: list[Received] = []
-        self.violations: list[Violation] = []
+        super().__init__(wire, transcript, handshake.CLIENT)
         self.stream_id = 0  # of the stream that is published or played
         self.name = ""
         self.streaming = False  # publishes or plays
@@ -105,14 +46,10 @@ class Peer:
         self.fences_elsewhere: Callable[[], Awaitable[bool]] | None = None
         self.learned = target.learned
         self._target = target
-        self._transcript = transcript
-        self._pieces: list[bytes] = []
-        self.endpoint = Endpoint(handshake.CLIENT, self._pieces.append, os.urandom)
         self._transaction_id = 0
         self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
-        self._started = time.monotonic()
-        self._received = self._started  # when the last bytes arrived
+        self._received = time.monotonic()  # when the last bytes arrived
 
     @property
     def closed(self) -> bool:
@@ -123,9 +60,9 @@ class Peer:
     async def begin(self) -> None:
         """Handshake, then read in the background. Raises Closed or Silence."""
         self.endpoint.begin(0)
-        await self._flush("C0 and C1")
+        await self.flush("C0 and C1")
         await self._feed(await self.wire.read(1 + 2 * handshake.PACKET_SIZE), flush=False)
-        await self._flush("C2")
+        await self.flush("C2")
         self.start_reading()
 
     def start_reading(self) -> None:
@@ -155,18 +92,9 @@ class Peer:
 
     async def _feed(self, data: bytes, flush: bool = True) -> None:
         self._received = time.monotonic()
-        for message in self.endpoint.receive_data(data, int((time.monotonic() - self._started) * 1000)):
-            self.inbox.append(Received(message))
-            line = describe(message.type_id, message.stream_id, message.timestamp, message.payload)
-            self._transcript.note(False, line)
-        self.violations += self.endpoint.violations
+        self.decode(data)
         if flush:
-            await self._flush("")
-
-    async def _flush(self, note: str) -> None:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        await self.wire.send(data, note)
+            await self.flush()
 
     async def wait(self, choice: Choice, what: str, since: int = 0, timeout_s: float | None = None) -> Received:
         """Return the first message from index `since` on that fits. Raises Closed or Silence.
@@ -187,21 +115,11 @@ class Peer:
                 raise Closed(f"the server closed the connection instead of sending {what}{self._last_error()}")
             left = max(started, self._received) + patience - time.monotonic()
             if left <= 0:
-                raise Silence(f"{what} did not arrive within {patience:g} s", self._arrives(choice, since))
+                raise self.silence(choice, what, since, patience)
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
             except asyncio.TimeoutError:
                 continue
-
-    def _arrives(self, choice: Choice, since: int) -> Callable[[float], Awaitable[bool]]:
-        async def arrives(seconds: float) -> bool:
-            try:
-                await self.wait(choice, "it", since, seconds)
-            except (Failed, Silence):
-                return False
-            return True
-
-        return arrives
 
     def _last_error(self) -> str:
         errors = [one.code for one in self.inbox if one.is_error]
@@ -223,15 +141,8 @@ class Peer:
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    async def send(self, message: Message, fmt: int | None = None, csid_form: int | None = None) -> None:
-        data = self.endpoint.encoder.send(message, fmt, csid_form)
-        await self.wire.send(data, describe(message.type_id, message.stream_id, message.timestamp, message.payload))
-
     async def send_bytes(self, data: bytes, note: str) -> None:
         await self.wire.send(data, note)
-
-    async def control(self, type_id: int, payload: bytes, timestamp: int = 0) -> None:
-        await self.send(Message(2, timestamp, type_id, 0, payload))
 
     async def user_event(self, payload: bytes) -> None:
         await self.control(USER_CONTROL, payload)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .case import Case
 from .case_connections import Probe
-from .outcome import Failed, Inconclusive, Outcome, Unreachable, Verdict
+from .outcome import Failed, Inconclusive, Outcome, Result, Unreachable, Verdict
 from .transcript import Transcript
 from .wire import Silence, Target
 
@@ -61,30 +61,40 @@ async def run_case(case: Case, target: Target, captures: Path | None = None) -> 
         outcome, unreachable = Outcome(Verdict.INCONCLUSIVE, str(error)), True
     milliseconds = round((time.monotonic() - started) * 1000)
     await probe.finish()
+    result = case_result(case, outcome, milliseconds, transcript, captures)
+    return replace(result, unreachable=unreachable)
+
+
+def case_result(
+    case: Case, outcome: Outcome, milliseconds: int, transcript: Transcript, captures: Path | None
+) -> CaseResult:
+    """The result of a case; its packets are written to the directory `captures`."""
+    verdict, detail = outcome
     name = None
     if captures is not None:
         name = f"{case.section}-{case.number:02d}.pcapng"
         about = [f"{case.id} {case.title}", f"{case.level.value} {case.clause}: {case.requirement or case.expected}"]
-        transcript.save(captures / name, [*about, f"{outcome.verdict.value}: {outcome.detail}".rstrip(": ")])
+        transcript.save(captures / name, [*about, f"{verdict.value}: {detail}".rstrip(": ")])
     return CaseResult(
-        case,
-        outcome.verdict,
-        outcome.detail,
-        milliseconds,
-        tuple(transcript.sent),
-        tuple(transcript.received),
-        name,
-        unreachable,
-    )
+        case, verdict, detail, milliseconds, tuple(transcript.sent), tuple(transcript.received), name
+    )  # fmt: skip
 
 
 async def _judge(case: Case, probe: Probe) -> Outcome:
+    async def on_silence(silence: Silence) -> Outcome:
+        took_ms = await probe.confirm(silence)
+        return Outcome(Verdict.FAILED, f"{silence}, while a new connection was answered in {took_ms} ms")
+
+    return await outcome_of(case.script(probe), on_silence)
+
+
+async def outcome_of(script: Awaitable[Result], on_silence: Callable[[Silence], Awaitable[Outcome]]) -> Outcome:
+    """How a script ends. Raises Unreachable."""
     try:
         try:
-            return await case.script(probe) or Outcome(Verdict.OK)
+            return await script or Outcome(Verdict.OK)
         except Silence as silence:
-            took_ms = await probe.confirm(silence)
-            raise Failed(f"{silence}, while a new connection was answered in {took_ms} ms") from None
+            return await on_silence(silence)
     except Failed as error:
         return Outcome(Verdict.FAILED, str(error))
     except Unreachable:
@@ -92,7 +102,7 @@ async def _judge(case: Case, probe: Probe) -> Outcome:
     except Inconclusive as error:
         return Outcome(Verdict.INCONCLUSIVE, str(error))
     except Exception as error:  # a mistake in one script must not end the run
-        return Outcome(Verdict.INCONCLUSIVE, f"error in the case: {type(error).__name__}: {error}")
+        return Outcome(Verdict.INCONCLUSIVE, f"error in the script: {type(error).__name__}: {error}")
 
 
 async def run_cases(

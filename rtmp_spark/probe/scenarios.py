@@ -31,7 +31,7 @@ from .case import MUST, PRACTICE, SHOULD, Case, Section
 from .listener import PLAY, ListeningPeer
 from .media_check import small_media
 from .outcome import Closed, Failed, Inconclusive, Result, informational, unimplemented
-from .peer import event, of_type
+from .received import event, of_type
 from .wire import Silence
 
 scenario = Section("client", "what an encoder or player makes of a server")

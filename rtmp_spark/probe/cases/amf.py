@@ -10,7 +10,8 @@ from rtmp_spark.codec.message import COMMAND_AMF0, COMMAND_AMF3, Message
 from ..case import PRACTICE, Section
 from ..case_connections import Probe
 from ..outcome import Closed, Failed, Result, unimplemented
-from ..peer import Peer, Received
+from ..peer import Peer
+from ..received import Received
 
 case = Section("amf", "every AMF0 type, long strings, nesting, AMF3 commands")
 

@@ -26,7 +26,8 @@ from ..case import MUST, PRACTICE, SHOULD, Section
 from ..case_connections import Probe
 from ..media_check import compare, deliver, small_media
 from ..outcome import Closed, Failed, Result, non_strict, unimplemented
-from ..peer import Peer, event, of_type, status
+from ..peer import Peer
+from ..received import event, of_type, status
 from ..wire import Silence
 from .handshake import answered, c1
 

@@ -11,7 +11,8 @@ from ..case import PRACTICE, Section
 from ..case_connections import Probe
 from ..media_check import arrival, coded, compare, deliver, forwarded, frame, small_media
 from ..outcome import Closed, Failed, Inconclusive, Result, informational, non_strict
-from ..peer import Peer, event, status
+from ..peer import Peer
+from ..received import event, status
 from ..wire import Silence
 
 case = Section("lifecycle", "leaving, crashing, coming back, slow players, keys")

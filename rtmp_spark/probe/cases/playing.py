@@ -8,7 +8,7 @@ from ..case import MUST, PRACTICE, SHOULD
 from ..case_connections import Probe
 from ..media_check import coded, compare, deliver, forwarded, frame, small_media
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
-from ..peer import status
+from ..received import status
 from .commands import case
 
 

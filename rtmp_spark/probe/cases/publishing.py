@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..case import MUST, PRACTICE, SHOULD
 from ..case_connections import Probe
 from ..outcome import Closed, Failed, Result, informational, non_strict, unimplemented
-from ..peer import status
+from ..received import status
 from .commands import case
 
 

@@ -5,19 +5,38 @@ A record that decrypts under a key and a number is proven to be that record, bec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from rtmp_spark.capture.unwrap.tls.cipher_suites import APPLICATION_DATA
 from rtmp_spark.capture.unwrap.tls.key_epochs import Epoch, after
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.limits import (
+    TLS_FRAGMENT_BYTES,
     TLS_GUESSES_TRIED,
     TLS_LEAST_FRAGMENT_BYTES,
     TLS_NUMBERS_FOR_UPDATES,
     TLS_NUMBERS_TRIED,
 )
 
+HEADER = 5  # bytes: content type, version, length
+_HEADERS = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
 _ANY_NUMBER = 1 << 62
+
+
+def possible_records(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of everything from `at` on that may be a record; `end` may be beyond the data."""
+    for match in _HEADERS.finditer(data, at):
+        start = match.start()
+        yield start, start + HEADER + int.from_bytes(data[start + 3 : start + HEADER], "big")
+
+
+def another_follows(data: bytes, start: int, end: int) -> bool:
+    """Whether this looks like an unprotected record that is followed by another one."""
+    if data[start] == APPLICATION_DATA or end - start - HEADER > TLS_FRAGMENT_BYTES:
+        return False
+    return len(data) - end >= HEADER and _HEADERS.match(data, end) is not None
 
 
 class HandshakeContext(Protocol):

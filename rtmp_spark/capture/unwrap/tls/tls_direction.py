@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rtmp_spark.capture.unwrap.tls.cipher_suites import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE
 from rtmp_spark.capture.unwrap.tls.key_epochs import EARLY, MASTER, PLAIN, SERVER, TRAFFIC, Epoch, after
 from rtmp_spark.capture.unwrap.tls.key_epochs import HANDSHAKE as HANDSHAKE_EPOCH
-from rtmp_spark.capture.unwrap.tls.record_search import HandshakeContext, Proof, Record, RecordSearch
+from rtmp_spark.capture.unwrap.tls.record_content import Content, LostContent
+from rtmp_spark.capture.unwrap.tls.record_search import (
+    HEADER,
+    HandshakeContext,
+    Proof,
+    Record,
+    RecordSearch,
+    another_follows,
+    possible_records,
+)
 from rtmp_spark.capture.unwrap.tls.tls_handshake import END_OF_EARLY_DATA, FINISHED, KEY_UPDATE, HandshakeReader
 from rtmp_spark.codec.limits import (
     TLS_EARLY_RECORDS,
@@ -27,38 +36,7 @@ from rtmp_spark.codec.limits import (
 if TYPE_CHECKING:
     from rtmp_spark.capture.unwrap.tls.record_ciphers import Opened, RecordKey
 
-HEADER = 5
-_HEADERS = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
 _HELLO = re.compile(rb"\x16\x03[\x00-\x04]..[\x01\x02]\x00", re.DOTALL)
-
-
-class Content(NamedTuple):
-    """The content of a record, or a loss; `end` is the TLS offset after it."""
-
-    kind: int  # content type; 0: content was lost
-    end: int
-    data: bytes
-    length: int = 0  # of the lost content
-    records: int = 0  # that were lost; 0: the bytes were not a record and nothing is missing
-    start: int = -1  # TLS offset of the record that shows it
-
-
-class LostContent:
-    """What was lost and not reported yet."""
-
-    __slots__ = ("foreign", "length", "records")
-
-    def __init__(self) -> None:
-        self.length = 0  # of content
-        self.records = 0
-        self.foreign = 0  # bytes between records that are not part of a record of this connection
-
-    def add(self, length: int, records: int) -> None:
-        self.length += max(length, 0)
-        self.records += records
-
-    def __bool__(self) -> bool:
-        return bool(self.records or self.foreign)
 
 
 class TlsSide:
@@ -130,7 +108,7 @@ class TlsSide:
             if self.searching and self.opened and self._lost_from < base + at:
                 self._lose(base + at - self._lost_from, 1)  # no later record tells how many were lost
                 self._lost_from = base + at
-            self._report_lost(base + at, out)
+            out += self._lost.take(base + at, self._start)
             self._release_early(out)
         return out
 
@@ -206,8 +184,7 @@ class TlsSide:
     def _accept(self, opened: Opened, end: int, out: list[Content]) -> None:
         self.opened += 1
         self.failed = 0
-        if self._lost:
-            self._report_lost(end, out)
+        out += self._lost.take(end, self._start)
         kind, content = opened
         if self.epoch.kind != EARLY:
             self._release_early(out)
@@ -222,8 +199,8 @@ class TlsSide:
         elif kind == CHANGE_CIPHER_SPEC and self.epoch.kind == MASTER:
             self._change_cipher()
 
-    def _content(self, kind: int, end: int, data: bytes, length: int = 0, records: int = 0) -> Content:
-        return Content(kind, end, data, length, records, min(self._start, end - 1))
+    def _content(self, kind: int, end: int, data: bytes) -> Content:
+        return Content(kind, end, data, start=min(self._start, end - 1))
 
     def _release_early(self, out: list[Content]) -> None:
         out += self._early
@@ -337,20 +314,11 @@ class TlsSide:
             overhead = self._key.overhead if self._key is not None else HEADER + 17
             self._lost.add(tls_bytes - records * overhead, records)
 
-    def _report_lost(self, end: int, out: list[Content]) -> None:
-        lost, self._lost = self._lost, LostContent()
-        if lost.records:
-            out.append(self._content(0, end, b"", max(lost.length, 1), lost.records))
-        if lost.foreign:
-            out.append(self._content(0, end, b"", lost.foreign))
-
     # -- after a loss, or midstream ---------------------------------------------------------------------------
 
     def _search(self, data: bytes, at: int, base: int, final: bool, out: list[Content]) -> int:
         """Find the next record that decrypts; returns its start, or where to continue when more bytes have arrived."""
-        for match in _HEADERS.finditer(data, at):
-            start = match.start()
-            end = start + HEADER + int.from_bytes(data[start + 3 : start + HEADER], "big")
+        for start, end in possible_records(data, at):
             if len(data) - start < HEADER or end > len(data):
                 if final or (len(data) - start >= HEADER and end - start - HEADER > TLS_FRAGMENT_BYTES):
                     continue
@@ -367,7 +335,7 @@ class TlsSide:
                 self.role = self.epoch.role
                 self.searching = False
                 return start
-            if self.epoch.kind == PLAIN and not self._hellos_lost and self._another_follows(data, start, end):
+            if self.epoch.kind == PLAIN and not self._hellos_lost and another_follows(data, start, end):
                 self.searching = False  # a plain record of the handshake cannot be proven, only assumed
                 return start
         return self._passed(len(data) if final else max(at, len(data) - HEADER + 1), at, base)
@@ -377,13 +345,6 @@ class TlsSide:
         if not self.opened and self.searched > TLS_SEARCHED_BYTES:
             self.hopeless = True
         return to
-
-    def _another_follows(self, data: bytes, start: int, end: int) -> bool:
-        """Whether this looks like an unprotected record that is followed by another one."""
-        kind = data[start]
-        if kind == APPLICATION_DATA or end - start - HEADER > TLS_FRAGMENT_BYTES:
-            return False
-        return len(data) - end >= HEADER and _HEADERS.match(data, end) is not None
 
     def _prove(self, record: Record, lost_bytes: int) -> Proof | None:
         """The epoch and number under which a record after a loss decrypts."""

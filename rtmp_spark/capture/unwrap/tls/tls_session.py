@@ -28,8 +28,9 @@ from rtmp_spark.capture.unwrap.tls.cipher_suites import (
 )
 from rtmp_spark.capture.unwrap.tls.key_epochs import CLIENT, SERVER, Epoch, guesses
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
+from rtmp_spark.capture.unwrap.tls.record_content import Content
 from rtmp_spark.capture.unwrap.tls.record_places import RecordPlaces
-from rtmp_spark.capture.unwrap.tls.tls_direction import Content, TlsSide
+from rtmp_spark.capture.unwrap.tls.tls_direction import TlsSide
 from rtmp_spark.capture.unwrap.tls.tls_hellos import TlsHellos
 from rtmp_spark.capture.unwrap.wrapping import Noted, WrappingFacts
 from rtmp_spark.codec.errors import ViolationCode
