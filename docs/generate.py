@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import conformance_page
 import pyarrow as pa
 
 from rtmp_spark import cli
 from rtmp_spark.forensics.catalogue import rules
-from rtmp_spark.probe import matrix
 from rtmp_spark.schema import TABLES, Table
 from rtmp_spark.views import VIEWS
 
@@ -234,7 +234,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "findings.md": rules.document,
     "api.md": api_page,
-    "conformance.md": lambda: matrix.document(DOCS / "conformance"),
+    "conformance.md": lambda: conformance_page.document(DOCS / "conformance"),
 }
 
 

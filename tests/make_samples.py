@@ -10,13 +10,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from kit.relay_simulation import Simulation
+
 from rtmp_relay.client import client_session
 from rtmp_relay.client.client_options import ClientOptions
 from rtmp_relay.client.client_session import PUBLISH
 from rtmp_relay.faults.fault_catalogue import factory
 from rtmp_relay.relay import server_session
 from rtmp_relay.relay.server_connection import DEFAULT_CONNECTION
-from rtmp_relay.simulation import Simulation
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_relay.tap.pcap_tap import Tap
 

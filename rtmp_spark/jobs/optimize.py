@@ -19,7 +19,6 @@ from rtmp_spark.lake.maintenance import RETENTION_HOURS, clean_up
 def main() -> int:
     parser = argparse.ArgumentParser(description="Merge small files of a lake and delete files that no reader needs.")
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake")
-    parser.add_argument("--master", metavar="URL", help=argparse.SUPPRESS)  # accepted: Spark was needed once
     parser.add_argument(
         "--retention-hours",
         type=int,

@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from kit.fault_captures import record_fault
 from kit.handmade_facts import SAMPLES
 
-from rtmp_relay.faults.fault_captures import record_fault
 from rtmp_spark.cli import main
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.commands.output.check_output import junit

@@ -11,15 +11,15 @@ import re
 from pathlib import Path
 
 import pytest
+from kit.fault_captures import record_clean, record_fault
+from kit.relay_simulation import Simulation
 
 from rtmp_relay.client.client_options import ClientOptions
 from rtmp_relay.client.client_session import PLAY, PUBLISH
 from rtmp_relay.client.rtmp_client import Refused, publish
 from rtmp_relay.faults import fault_catalogue
-from rtmp_relay.faults.fault_captures import record_clean, record_fault
 from rtmp_relay.faults.fault_catalogue import CATALOGUE
 from rtmp_relay.relay.relay_server import Relay, RelayOptions
-from rtmp_relay.simulation import Simulation
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_relay.tap.pcap_tap import Tap
 from rtmp_relay.validation.validator import ReportedFinding, Validator

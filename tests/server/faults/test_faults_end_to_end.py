@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kit import fault_captures
+from kit.fault_captures import record_clean, record_fault
 from kit.sent_messages import CLIENT, SERVER, Packets, Senders, first_difference
 
-from rtmp_relay.faults import fault_captures
 from rtmp_relay.faults.fault import NO_FAULT
-from rtmp_relay.faults.fault_captures import record_clean, record_fault
 from rtmp_relay.faults.fault_catalogue import CATALOGUE
 from rtmp_spark.cli import main
 

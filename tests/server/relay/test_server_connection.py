@@ -9,6 +9,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.relay_simulation import Simulation
 
 from rtmp_relay.client.client_options import ClientOptions
 from rtmp_relay.client.client_session import PLAY, PUBLISH, ClientSession, Step
@@ -16,7 +17,6 @@ from rtmp_relay.frames import Tag
 from rtmp_relay.relay.hub import Hub
 from rtmp_relay.relay.server_connection import ConnectionOptions, ServerConnection, State
 from rtmp_relay.rtmp_url import RtmpUrl
-from rtmp_relay.simulation import Simulation
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_spark.codec import handshake
 from rtmp_spark.codec.command import dump_command

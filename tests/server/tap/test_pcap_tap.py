@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kit.fault_captures import record_clean
 
-from rtmp_relay.faults.fault_captures import record_clean
 from rtmp_relay.tap.pcap_tap import MSS, Tap
 
 pytest.importorskip("scapy", reason="scapy is not installed")

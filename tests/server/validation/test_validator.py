@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kit.relay_simulation import EPOCH_NS, Simulation
 
 from rtmp_relay.client.client_session import PLAY, PUBLISH
 from rtmp_relay.faults import fault_catalogue
 from rtmp_relay.frames import Tag
 from rtmp_relay.relay.server_connection import ConnectionOptions
 from rtmp_relay.relay.server_streams import SessionOptions
-from rtmp_relay.simulation import EPOCH_NS, Simulation
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_relay.validation.stream_rows import StreamRow, stream_rows
 from rtmp_relay.validation.validator import ReportedFinding, Validator

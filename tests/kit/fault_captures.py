@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from kit.relay_simulation import SimulatedClient, Simulation
+
 from rtmp_relay.client.client_options import ClientOptions
 from rtmp_relay.client.client_session import PLAY, PUBLISH
+from rtmp_relay.faults import fault_catalogue
+from rtmp_relay.faults.session_faults import AuthRounds
 from rtmp_relay.relay.server_connection import DEFAULT_CONNECTION
-from rtmp_relay.simulation import SimulatedClient, Simulation
 from rtmp_relay.synthetic_media import Synthetic
 from rtmp_relay.tap.pcap_tap import Tap
 from rtmp_spark.codec.errors import ViolationCode
-
-from . import fault_catalogue
-from .session_faults import AuthRounds
 
 _SMALL_WINDOW = 20_000
 _MEDIA_S = {  # other rules need 3 s of media

@@ -1,7 +1,7 @@
 """Clients and a relay connected in memory, on a simulated clock.
 
 All protocol code of the live programs runs here, in milliseconds of real time and with the same bytes in every run.
-Tests, sample captures and the captures of faults (`faults/fault_captures`) are made with it.
+Tests, sample captures and the captures of faults (fault_captures.py) are made with it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from rtmp_relay.client.client_options import DEFAULT_CLIENT, ClientOptions
 from rtmp_relay.client.client_session import PUBLISH, ClientSession, Step
 from rtmp_relay.faults.fault import NO_FAULT, Fault
+from rtmp_relay.frames import Tag
 from rtmp_relay.relay.hub import DEFAULT_HUB, Hub, HubOptions
 from rtmp_relay.relay.server_connection import DEFAULT_CONNECTION, ConnectionOptions, ServerConnection
+from rtmp_relay.rtmp_url import RtmpUrl
 from rtmp_relay.tap.pcap_tap import Observer
-
-from .frames import Tag
-from .rtmp_url import RtmpUrl
 
 EPOCH_NS = 1_750_000_000_000_000_000
 ONE_WAY_DELAY_S = 0.0005

@@ -1,7 +1,7 @@
-"""docs/conformance.md: `python -m rtmp_spark.probe.matrix` stores a run, `docs/generate.py` writes the page.
+"""docs/conformance.md: `python docs/conformance_page.py` stores a run, `docs/generate.py` writes the page.
 
     rtmp-spark probe rtmp://127.0.0.1/live --json --captures packets > run.jsonl
-    python -m rtmp_spark.probe.matrix nginx-rtmp 1.2.2 run.jsonl packets
+    python docs/conformance_page.py nginx-rtmp 1.2.2 run.jsonl packets
 
 A stored run is a JSON file with verdicts and details, and the packets of its failures.
 """
@@ -17,9 +17,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from .catalogue import CASES
-from .outcome import PASSED, Verdict
-from .scenarios import scenario
+from rtmp_spark.probe.catalogue import CASES
+from rtmp_spark.probe.outcome import PASSED, Verdict
+from rtmp_spark.probe.scenarios import scenario
 
 STORED = Path("docs") / "conformance"
 _LARGEST_CAPTURE = 60_000  # bytes; larger ones are not stored
