@@ -124,11 +124,11 @@ def test_limits_on_all_connections_need_one_process(pids: list[int]) -> None:
 def test_a_process_dies(at: int, pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     select, calls = ConnectionShare.select, [0]
 
-    def dies(self: ConnectionShare, segments: Any) -> Any:
+    def dies(self: ConnectionShare, segments: Any, flows: Any) -> Any:
         calls[0] += 1
         if self.own == 1 and calls[0] == at:
             os.kill(os.getpid(), signal.SIGKILL)
-        return select(self, segments)
+        return select(self, segments, flows)
 
     monkeypatch.setattr(ConnectionShare, "select", dies)
     small_windows(monkeypatch, 50_000)

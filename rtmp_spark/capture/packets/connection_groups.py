@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rtmp_spark.capture.packet_block import Ints
+from rtmp_spark.capture.packet_block import Flags, Ints
 from rtmp_spark.capture.packets.tcp_segments import Segments
 
 Words = npt.NDArray[np.uint64]
@@ -45,6 +46,19 @@ def group(segments: Segments) -> Flows:
     return Flows(order, sorted_number, starts, side, _keys(columns, first[by_appearance]))
 
 
+def select_groups(segments: Segments, flows: Flows, wanted: Flags) -> tuple[Segments, Flows]:
+    """The segments of some groups, and their `group`."""
+    rows = wanted[flows.group]
+    packets = flows.order[rows]
+    is_wanted = np.zeros(len(segments), bool)
+    is_wanted[packets] = True
+    order = (np.cumsum(is_wanted) - 1)[packets]
+    number = (np.cumsum(wanted) - 1)[flows.group[rows]]
+    keys = list(itertools.compress(flows.keys, wanted.tolist()))
+    starts = np.searchsorted(number, np.arange(len(keys)))
+    return segments.select(is_wanted), Flows(order, number, starts, flows.side[rows], keys)
+
+
 def _words(addresses: npt.NDArray[np.uint8]) -> tuple[Words, Words]:
     pairs = np.ascontiguousarray(addresses).view(">u8").astype(np.uint64)
     return pairs[:, 0], pairs[:, 1]
@@ -56,9 +70,19 @@ def _distinct(columns: list[Words]) -> tuple[Ints, Ints]:
     for column in columns:
         mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    _values, first, member = np.unique(mixed, return_index=True, return_inverse=True)
-    if not all((column == column[first][member]).all() for column in columns):  # an attacker can make hashes collide
-        _values, first, member = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+    # Half of each hash, in two steps: numpy sorts 16 bits by radix, which takes a quarter of the time of np.unique.
+    order = np.argsort(mixed.astype(np.uint16), kind="stable")
+    order = order[np.argsort((mixed >> np.uint64(16)).astype(np.uint16)[order], kind="stable")]
+    half = mixed.astype(np.uint32)[order]
+    begins = np.ones(len(half), bool)
+    begins[1:] = half[1:] != half[:-1]
+    first = order[begins]
+    member = np.empty(len(order), np.int64)
+    member[order] = np.cumsum(begins) - 1
+    if all((column == column[first][member]).all() for column in columns):
+        return first, member
+    # Two combinations have the same hash; an attacker can make that happen.
+    _values, first, member = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, member.reshape(-1)
 
 

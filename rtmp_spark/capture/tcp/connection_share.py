@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from rtmp_spark.capture.packets.connection_groups import group
+from rtmp_spark.capture.packets.connection_groups import Flows, group, select_groups
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.codec.limits import SHARED_OUT_CONNECTIONS
 
@@ -33,9 +33,8 @@ class ConnectionShare:
         self.own, self.parts = own, parts
         self._part: dict[bytes, int] = {}  # by the key of a connection
 
-    def select(self, segments: Segments) -> Segments:
-        """The segments of the own connections."""
-        flows = group(segments)
+    def select(self, segments: Segments, flows: Flows) -> tuple[Segments, Flows]:
+        """The segments of the own connections, and their flows; `flows` are those of all segments."""
         sizes = np.add.reduceat(segments.length[flows.order] + 1, flows.starts).tolist()
         known = [self._part.get(key, -1) for key in flows.keys]
         loads = [0] * self.parts
@@ -46,9 +45,7 @@ class ConnectionShare:
             if known[number] < 0:
                 known[number] = part = self._choose(flows.keys[number], loads)
                 loads[part] += sizes[number]
-        is_own = np.zeros(len(segments), bool)
-        is_own[flows.order] = (np.array(known) == self.own)[flows.group]
-        return segments.select(is_own)
+        return select_groups(segments, flows, np.array(known) == self.own)
 
     def _choose(self, key: bytes, loads: list[int]) -> int:
         if len(self._part) >= SHARED_OUT_CONNECTIONS:

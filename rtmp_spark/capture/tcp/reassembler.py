@@ -139,10 +139,10 @@ class Reassembler:
 
     def _feed(self, segments: Segments, out: list[Item]) -> None:
         self._now_ns = int(segments.ts_ns.min())  # not the newest packet so far: the clock may have been set back
-        now = segments if self._share is None else self._share.select(segments)
-        if len(now):
-            segments, flows = now, group(now)
-            now = self._brief.sift(segments, flows, self._table)
+        flows = group(segments)
+        if self._share is not None:
+            segments, flows = self._share.select(segments, flows)
+        now = self._brief.sift(segments, flows, self._table) if len(segments) else segments
         if len(now):
             self._reassemble(now, flows if now is segments else group(now), out)
         else:
