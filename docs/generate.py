@@ -114,7 +114,8 @@ def _signature(value: Any) -> str:
         return ""
     found = inspect.signature(value)
     named = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(found.replace(parameters=named)))  # annotations are strings
+    plain = re.sub(r"ForwardRef\(('[^']*')\)", r"\1", str(found.replace(parameters=named)))  # of a NamedTuple
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", plain)  # annotations are strings
 
 
 def _first_paragraph(value: object) -> str:

@@ -143,14 +143,6 @@ def status_info(command: Command) -> StatusInfo | None:
     return None
 
 
-def server_version(command: Command) -> str | None:
-    """fmsVer in the response to connect; some servers put it in the second object."""
-    for argument in map(resolve, command.args):
-        if isinstance(argument, AmfObject) and "fmsVer" in argument:
-            return _string(argument, "fmsVer")
-    return None
-
-
 def stream_name(command: Command) -> str | None:
     """The stream name in a command, if it has one (GStreamer's deleteStream does)."""
     if command.name not in _COMMANDS_WITH_STREAM_NAME:
@@ -159,18 +151,6 @@ def stream_name(command: Command) -> str | None:
     if command.name == "play2" and isinstance(name, AmfObject):  # NetStreamPlayOptions
         return _string(name, "streamName")
     return name if isinstance(name, str) else None
-
-
-class PublishInfo(NamedTuple):
-    name: str | None
-    kind: str  # live, record, append
-
-
-def publish_info(command: Command) -> PublishInfo | None:
-    if command.name != "publish":
-        return None
-    kind = command.arg(2)
-    return PublishInfo(stream_name(command), kind if isinstance(kind, str) else "live")  # RTMP 1.0 7.2.2.6
 
 
 class PlayInfo(NamedTuple):
@@ -195,11 +175,6 @@ def play_info(command: Command) -> PlayInfo | None:
 def created_stream_id(command: Command) -> int | None:
     """The stream id in the response to createStream."""
     return _integer(command.arg(1)) if command.name == "_result" else None
-
-
-def deleted_stream_id(command: Command) -> int | None:
-    """The stream id that deleteStream closes, whatever stream it was sent on; None if it has a name instead."""
-    return _integer(command.arg(1)) if command.name == "deleteStream" else None
 
 
 def metadata(command: Command) -> AmfObject | None:
