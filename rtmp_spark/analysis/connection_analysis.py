@@ -51,6 +51,11 @@ class ConnectionObserver:
     def note(self, connection: ConnectionAnalysis) -> object:
         """What to keep of a connection that is over; it may be called in another process than `noted`."""
 
+    def first_commands_wanted(self) -> bool:
+        """Whether `note` needs the first commands of another connection; called once for each that has commands and is
+        wanted as far as its addresses and uid show."""
+        return False
+
     def noted(self, note: object) -> None:
         """Keep the result of `note`."""
 
@@ -78,6 +83,10 @@ class AnalysisContext(NamedTuple):
     observer: ConnectionObserver
     deliveries: Deliveries | None = None
 
+    def first_commands_wanted(self) -> bool:
+        """Whether to keep the first commands of another connection."""
+        return self.observer.first_commands_wanted() or self.settings.filter.by_content
+
 
 class ConnectionAnalysis:
     """One connection. Call `receive` for each item, `advance` after each window and `close` at its end."""
@@ -94,7 +103,9 @@ class ConnectionAnalysis:
         self.session = Session()
         self.rules = self._new_rules()
         self.findings = FindingFold()
-        self.commands = CommandRows(self.secrets, table_wanted=context.sink.wants("commands"))
+        self.commands = CommandRows(
+            self.secrets, table_wanted=context.sink.wants("commands"), first_wanted=context.first_commands_wanted
+        )  # fmt: skip
         self.seconds = [OpenSeconds(), OpenSeconds()]
         self._rows = ConnectionRows(context.sink, settings)
         if not settings.filter.admits_ends(self.conversation.ends):
@@ -187,8 +198,10 @@ class ConnectionAnalysis:
             self._emit_decoded(number, facts)
         if progress.released is not None:
             self._apply(progress.released)
-        if progress.is_over and self.rules is not None:
-            self.rules.settle()
+        if progress.is_over:
+            self.session.settle()
+            if self.rules is not None:
+                self.rules.settle()
 
     def _emit_decoded(self, number: int, facts: Facts) -> None:
         context, wanted = self._context, self._context.settings.filter

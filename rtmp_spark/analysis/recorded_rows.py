@@ -88,6 +88,9 @@ class _RecordedNotes(ConnectionObserver):
         self._observer = observer
         self._calls = calls
 
+    def first_commands_wanted(self) -> bool:
+        return self._observer.first_commands_wanted()
+
     def closed(self, connection: ConnectionAnalysis) -> None:
         self._calls.append(("noted", (self._observer.note(connection),)))
 

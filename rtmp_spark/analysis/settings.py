@@ -34,6 +34,11 @@ class ConnectionFilter(NamedTuple):
         (host_a, port_a), (host_b, port_b) = ends
         return self.host in (None, host_a, host_b) and self.port in (None, port_a, port_b)
 
+    @property
+    def by_content(self) -> bool:
+        """Whether a connection may turn out to be unwanted at its end."""
+        return self.stream is not None or self.since is not None or self.until is not None
+
     def admits_time(self, ts: int | None) -> bool:
         if ts is None:
             return True

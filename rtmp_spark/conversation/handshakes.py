@@ -35,7 +35,8 @@ class HandshakesState(TypedDict):
 
 
 class Handshakes:
-    """`parts[direction][n]` are the bytes of part n, empty once all parts were examined."""
+    """`parts[direction][n]` are the bytes of part n, empty once all parts were examined. `places` are those of the
+    parts, empty if all were examined and nothing is wrong with them."""
 
     __slots__ = ("_verdicts", "parts", "places", "times")
 
@@ -59,6 +60,9 @@ class Handshakes:
             self._verdicts = self.verdicts()
             for parts in self.parts.values():
                 parts[1] = parts[2] = b""  # thousands of connections would keep 6 KB each
+            if not (self._verdicts[0].violations or self._verdicts[1].violations):
+                for places in self.places.values():
+                    places.clear()
 
     def verdicts(self) -> tuple[HandshakeVerdict, HandshakeVerdict]:
         """Of client and server."""

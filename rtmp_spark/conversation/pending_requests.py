@@ -10,6 +10,7 @@ from rtmp_spark.conversation.command_arguments import Status
 from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
 
 _ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
+_NEED_AN_ANSWER = frozenset({"connect", "createStream"})
 _PLAYS = frozenset({"play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 
@@ -115,9 +116,16 @@ class PendingRequests:
         self._note(stream_id)
         return StreamAnswer(stream_id, request)
 
+    def settle(self) -> None:
+        """Free memory: no more commands will come."""
+        self._by_transaction = {
+            direction: {number: request for number, request in pending.items() if request.name in _NEED_AN_ANSWER}
+            for direction, pending in self._by_transaction.items()
+        }
+
     def unanswered(self) -> list[Request]:
         """Requests of the client that need an answer and have none, oldest first."""
-        plain = [r for r in self._by_transaction["c2s"].values() if r.name in ("connect", "createStream")]
+        plain = [r for r in self._by_transaction["c2s"].values() if r.name in _NEED_AN_ANSWER]
         streams = [
             r for waiting in self._by_stream.values() for r in waiting
             if not r.answered and r.name in ("publish", "play", "play2")

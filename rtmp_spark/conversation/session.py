@@ -163,6 +163,10 @@ class Session:
         """The client ended its session by other means than RTMP messages (RTMPT: /close)."""
         self.teardown_ts.setdefault("c2s", ts)
 
+    def settle(self) -> None:
+        """Free memory: no more commands will come."""
+        self._pending.settle()
+
     def open_spans(self) -> list[StreamSpan]:
         """The open streams; none if there are too many to guess which one is meant."""
         return list(self._open.values()) if len(self._open) <= MAX_GUESSED_STREAMS else []

@@ -22,6 +22,7 @@ from rtmp_spark.forensics.thresholds import PING_US, STARVED_WINDOWS, STOPPED_US
 
 _RESTART = 0xF0000000  # above this nginx-rtmp and SRS restart their counter at 0
 _WRAP = 1 << 32
+_NO_DIRECTIONS: frozenset[str] = frozenset()
 _known_at, _start = itemgetter(0), itemgetter(2)  # of a Place
 
 
@@ -103,7 +104,7 @@ class FlowRules:
     def __init__(self) -> None:
         self._sent = {"c2s": _Sent(), "s2c": _Sent()}
         self._pings: dict[str, list[_Ping]] = {}  # unanswered, by the direction of the request
-        self._incomplete: frozenset[str] = frozenset()  # directions with missing bytes
+        self._incomplete = _NO_DIRECTIONS  # directions with missing bytes
         self.found: list[Finding] = []
 
     def passed(self, direction: str, messages: Sequence[Place]) -> None:

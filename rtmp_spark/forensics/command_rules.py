@@ -19,6 +19,7 @@ from rtmp_spark.forensics.findings import Finding, SavedFinding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 
+_NO_DIRECTIONS: frozenset[str] = frozenset()
 _RESPONSES = frozenset({"_result", "_error"})
 # Peers do not respond to these with their transaction id, so reusing an id is harmless.
 _UNANSWERED = frozenset(
@@ -41,7 +42,7 @@ class ExchangeRules:
         self._commands = {"c2s": 0, "s2c": 0}
         self._pending: dict[str, dict[float, int]] = {"c2s": {}, "s2c": {}}  # id -> requests minus responses
         self._used: dict[str, set[float]] = {"c2s": set(), "s2c": set()}  # all ids of requests
-        self._incomplete: frozenset[str] = frozenset()  # directions with missing bytes
+        self._incomplete = _NO_DIRECTIONS  # directions with missing bytes
         # Findings by the direction whose bytes they rest on: its next command confirms them. If a gap in that direction
         # becomes known first, the gap may contain the request or response, and they are dropped.
         self._held: dict[str, list[Finding]] = {}

@@ -91,6 +91,19 @@ def test_the_screen_shows_packets_commands_findings_and_totals(
     assert header.split()[:4] == ["uid", "direction", "msg_no", "ts"] and len(rest) == 4
 
 
+def test_the_commands_of_a_connection_are_shown_although_an_earlier_one_was_filtered_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [published(name="cam"), published(created(connected(capture_rewriting.Talk(("10.0.0.3", 40000)))), "other")]
+    packets = sorted([packet for one in said for packet in one.talk.packets], key=lambda packet: packet.ts_ns)
+    both = _written(tmp_path / "both.pcap", capture_rewriting.pcap(capture_rewriting.build(packets)))
+    for name in ("cam", "other"):
+        assert main(["inspect", str(both), "--stream", name]) == 0
+        assert "createStream" in capsys.readouterr().out
+    assert main(["inspect", str(both)]) == 0
+    assert "createStream" not in capsys.readouterr().out
+
+
 def test_bitrates_are_computed_from_timestamps(
     sample_pcaps: Path, oracle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

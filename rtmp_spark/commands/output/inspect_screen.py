@@ -65,12 +65,16 @@ class InspectScreen(ConnectionObserver):
         self._verbose = verbose
         self._before_printing = before_printing
         self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in SCREEN_TABLES}
-        self._notes = self._connections = 0
+        self._notes = self._connections = self._with_commands = 0
         self._message_count = 0
         self._messages: dict[str, MessageLines] = {}  # of the connections to show in detail
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         self._batches[table].append(batch)
+
+    def first_commands_wanted(self) -> bool:
+        self._with_commands += 1
+        return self._verbose or self._with_commands == 1
 
     def note(self, connection: ConnectionAnalysis) -> _Note:
         self._notes += 1
