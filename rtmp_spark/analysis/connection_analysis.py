@@ -360,7 +360,7 @@ class ConnectionAnalysis:
 
 def single_connection(connection: Connection) -> ConnectionAnalysis:
     """The analysis of a connection of which only the findings are wanted, not the rows."""
-    decode = DecodeOptions(message_rows=False, interval_rows=False)
+    decode = DecodeOptions(message_types=frozenset(), interval_rows=False)
     options, sink = ConversationOptions(decode=decode), RowSink(())
     return ConnectionAnalysis(
         connection, AnalysisContext(Settings(), options, sink, Tunnels(), ConnectionObserver())

@@ -34,6 +34,7 @@ from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import NoTunnels, SessionWrapping, SharedConnection, Tunnels
 from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
+from rtmp_spark.codec.message import EVERY_TYPE
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
 from rtmp_spark.conversation.conversation import ConversationOptions
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
@@ -93,10 +94,11 @@ class AnalysisCore:
             self.deliveries = self._recorded.deliveries if matches_deliveries else None
             observer = self._recorded.observer(observer or ConnectionObserver())
             self._tunnels = NoTunnels()
+        message_types = settings.message_types if "messages" in tables else frozenset()
         decode = DecodeOptions(
             settings.limits,
             settings.keep_payloads,
-            message_rows="messages" in tables or matches_deliveries,
+            message_types=EVERY_TYPE if matches_deliveries else message_types,
             interval_rows="intervals" in tables,
         )
         options = ConversationOptions(settings.sensor, decode, settings.keylog, settings.helpers, settings.hook)

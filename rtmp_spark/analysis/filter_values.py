@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from ipaddress import IPv6Address, ip_address
 
 from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.message import EVERY_TYPE, TYPE_NAMES
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_SECOND = 253_402_300_799  # of the year 9999
@@ -42,3 +43,15 @@ def parse_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise UserError(f"Invalid port {text!r}.", "Use a number up to 65535.")
     return int(text)
+
+
+def parse_message_types(text: str) -> frozenset[int]:
+    """Type ids of message types that are given by name or number, with commas between them."""
+    by_word = {name: type_id for type_id, name in TYPE_NAMES.items()} | {
+        str(type_id): type_id for type_id in EVERY_TYPE
+    }
+    words = [word.strip().lower() for word in text.split(",")]
+    for word in words:
+        if word not in by_word:
+            raise UserError(f"Unknown message type {word!r}.", f"Use numbers or {', '.join(TYPE_NAMES.values())}.")
+    return frozenset(by_word[word] for word in words)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rtmp_spark.capture.tcp.tcp_connection import Endpoint
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, Limits
+from rtmp_spark.codec.message import EVERY_TYPE
 from rtmp_spark.conversation.decoding.directions import HookFactory
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.conversation.facts import Row
@@ -67,6 +68,7 @@ class Settings:
     keep_payloads: bool = False
     keylog: KeyLog = field(default_factory=KeyLog)  # TLS secrets; those inside captures are added to it
     filter: ConnectionFilter = ConnectionFilter()
+    message_types: frozenset[int] = EVERY_TYPE  # messages of other types have no rows in `messages`
     measured: bool = True  # False: streams are not measured; columns and rules that need measures stay empty
     rules_across_connections: bool = True  # False: a later step applies them, to more connections
     jobs: int = 1  # processes among which the connections of large captures are divided; the rows are the same

@@ -45,6 +45,8 @@ TYPE_NAMES = {
     AGGREGATE: "aggregate",
 }
 
+EVERY_TYPE = frozenset(range(256))
+
 
 def type_name(type_id: int) -> str:
     return TYPE_NAMES.get(type_id, "unknown")

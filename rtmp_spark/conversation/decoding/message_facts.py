@@ -108,7 +108,7 @@ class MessageFacts:
         else:
             counts[type_id] = 1
             facts.firsts.append(place)
-        if options.message_rows:
+        if type_id in options.message_types:
             first = max(bisect_right(places.offsets, start) - 1, 0)
             frame_first = places.frames[first]
             facts.messages.append(

@@ -10,12 +10,16 @@ next file is cut there, and rules across connections compare the connections of 
 exact form for recordings of several files.
 
 Options: `table` (default messages; every table except paths and open_flows), `uid`, `host`, `port`, `since`, `until`,
-`sensor`, `keylog` (a file or directory on the driver) and `keepSecrets`, as for `inspect`. Other connections are not
-decoded. A schema of fewer columns (`.schema("uid STRING, type_id INT")`) makes only those; without a capture id files
-are not hashed.
+`sensor`, `keylog` (a file or directory on the driver) and `keepSecrets`, as for `inspect`, and `type` (of messages:
+names or numbers, with commas between them). Other connections are not decoded, and other messages have no rows. A
+schema of fewer columns (`.schema("uid STRING, type_id INT")`) makes only those; without a capture id files are not
+hashed.
 
-Filters of a query are applied by Spark. Python data sources can take filters too (`pushFilters`), but Spark 4.2.0 then
-applies the filters of one query to later queries of the same DataFrame, which lose rows.
+Spark applies the filters and the column choice of a query after reading. Spark 4.2.0 does not pass the columns of a
+query to Python data sources. It passes filters (`pushFilters`), but keeps the resulting partitions and read function
+for every use of the same relation, whatever its filters are, in classic sessions, views and Spark Connect. Self-joins,
+unions and later queries would lose rows, even if the reader returns all filters to Spark. So `RtmpReader` takes none.
+tests/spark/sources/test_pushed_filters.py shows what Spark does.
 """
 
 from __future__ import annotations
@@ -27,12 +31,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rtmp_spark.analysis.filter_values import parse_message_types
 from rtmp_spark.analysis.recording import ALL_TABLES, Recording
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.capture.files.open_capture import Capture, OnBytes
 from rtmp_spark.capture.memory_tuning import keep_freed_memory
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.codec.limits import READ_WINDOW_BYTES, Limits
+from rtmp_spark.codec.message import EVERY_TYPE
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures, open_file
 from rtmp_spark.schema import arrow_schema
 from rtmp_spark.spark.arrow_types import spark_schema, spark_type
@@ -41,8 +47,9 @@ from .pcap_reader import shown
 from .source_options import SourceOptions, refuse_unknown
 
 TABLES = (*ALL_TABLES, "deliveries", "payloads")
-OPTIONS = ("table", "uid", "host", "port", "since", "until", "sensor", "keylog", "keepSecrets")
+OPTIONS = ("table", "uid", "host", "port", "since", "until", "type", "sensor", "keylog", "keepSecrets")
 ABOUT_FILES = ("captures", "findings")  # they say what is wrong with a file
+_MEASURED = {"connections", "streams", "deliveries", "findings"}  # other tables do not depend on measures and rules
 _CAPTURE_IDS = {"capture_id", "capture_id_last", "capture_ids"}
 
 
@@ -106,6 +113,12 @@ class RtmpReader(DataSourceReader):
         self.paths = options.paths("rtmp")
         self.options = options.decoding()
         self.uid = options.text("uid")
+        types = options.text("type")
+        if types is not None and self.table != "messages":
+            raise UserError(
+                f"The table {self.table} has no message types.", "The option type is for the table messages."
+            )
+        self.types = EVERY_TYPE if types is None else parse_message_types(types)
 
     def partitions(self) -> Sequence[InputPartition]:
         return [DecodedFile(file) for file in list_captures(self.paths)]
@@ -114,7 +127,8 @@ class RtmpReader(DataSourceReader):
         if not isinstance(partition, DecodedFile):  # Spark turns an empty list of partitions into one without a value
             return
         keep_freed_memory()
-        decoding = replace(self.options.settings(), rules_across_connections=True)
+        decoding = replace(self.options.settings(), rules_across_connections=True, message_types=self.types)
+        decoding.measured = self.table in _MEASURED
         decoding.filter = decoding.filter._replace(uid=self.uid)
         hashes = not _CAPTURE_IDS.isdisjoint(self.schema.names)
         file = partition.file

@@ -65,6 +65,12 @@ def test_rows_are_those_of_the_sequential_analysis(path: Path) -> None:
     expected = sequential(path)
     for table in TABLES:
         assert in_order(rows(reader(path, table))) == in_order(expected[table]), table
+    messages = expected["messages"]
+    of_type = [row for row in messages if row["type_id"] in (8, 20)]
+    assert in_order(rows(reader(path, "messages", type="audio, 20"))) == in_order(of_type)
+    for uid in {row["uid"] for row in messages}:
+        of_one = [row for row in messages if row["uid"] == uid]
+        assert in_order(rows(reader(path, "messages", uid=uid))) == in_order(of_one), uid
 
 
 def test_chosen_connections_and_times() -> None:
@@ -90,6 +96,8 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     for options, text in (
         ({"table": "tags"}, "Unknown table 'tags'. Use one of captures, connections, "),
         ({"host": "example"}, "Invalid address 'example'. Use 192.0.2.1 or 2001:db8::1."),
+        ({"type": "sound"}, r"Unknown message type 'sound'\. Use numbers or set_chunk_size, abort, "),
+        ({"table": "streams", "type": "9"}, r"The table streams has no message types\. "),
         ({"since": "10:00"}, "Invalid time '10:00'. Use 2026-01-31T12:00:00."),
     ):
         with pytest.raises(UserError, match=text):
