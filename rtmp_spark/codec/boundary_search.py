@@ -7,7 +7,7 @@ searched, and applies the result to the state of the chunks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .chunk.header import Head
 from .chunk.state import ABSENT, ChunkState
@@ -21,8 +21,9 @@ from .limits import (
     SEARCH_WINDOWS,
 )
 from .message import MAX_CHUNK_SIZE
-from .resync.chain import Sync
-from .resync.search import find
+
+if TYPE_CHECKING:
+    from .resync.chain import Sync
 
 
 class Looked(NamedTuple):
@@ -89,6 +90,8 @@ class BoundarySearch:
         self, chunks: ChunkState, buf: bytes, pos: int, end: int, base: int, skip: int, *, final: bool
     ) -> Looked | None:
         """The boundary in the window from `pos` to `end`, if there is one."""
+        from .resync.search import find  # here, because most streams are never searched
+
         if self.effort > FREE_EFFORT + (base + end) * EFFORT_PER_BYTE:
             return None
         few = len(chunks.streams) <= MANY_STREAMS

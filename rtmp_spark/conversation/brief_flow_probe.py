@@ -10,7 +10,6 @@ from rtmp_spark.capture.tcp.tcp_connection import endpoint
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.events import MessageReceived
 from rtmp_spark.codec.limits import BRIEF_PAYLOADS_CACHED
-from rtmp_spark.codec.resync.search import may_find
 
 
 def brief_refusal(flow: BriefFlow, *, has_keys: bool) -> str | None:
@@ -30,6 +29,8 @@ def brief_refusal(flow: BriefFlow, *, has_keys: bool) -> str | None:
 
 @lru_cache(BRIEF_PAYLOADS_CACHED)
 def _payload_refusal(payload: bytes, port: int) -> str | None:
+    from rtmp_spark.codec.resync.search import may_find  # here, because most captures have no such connection
+
     start = recognise(payload, from_start=False, final=True, port=port)
     if start is None or start.refusal == HTTP or start.service not in (None, RTMP):
         return None

@@ -7,14 +7,16 @@ session gets rows of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rtmp_spark.capture.service import HTTP, RTMPT
 from rtmp_spark.capture.tcp.connection_share import NotSeparable
 from rtmp_spark.capture.tcp.stream_items import Item
-from rtmp_spark.capture.unwrap.rtmpt.rtmpt_session import RtmptSession, Sink
 from rtmp_spark.capture.unwrap.wrapping import Noted, WrappingFacts
 from rtmp_spark.codec.limits import SILENT_NS
+
+if TYPE_CHECKING:
+    from rtmp_spark.capture.unwrap.rtmpt.rtmpt_session import RtmptSession, Sink
 
 
 class Settling(Protocol):
