@@ -22,6 +22,10 @@ def arrow_batch(columns: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def arrow_rows(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    return arrow_batch(zip(*rows) if rows else [()] * len(schema), schema)
+
+
 def arrow_column(values: Sequence[object], kind: pa.DataType, nullable: bool = True) -> pa.Array:
     """An array of type `kind`. Values may be None if the column is nullable."""
     count = len(values)

@@ -185,7 +185,7 @@ class Ingest:
             require_all_rows(self.writer, replaces, self.options)
             if replaces.more:
                 with self.summary.timed("scan"):
-                    more = probe_all(self.stages.run, replaces.more)
+                    more = probe_all(self.stages.run, replaces.more, self.stages.cores)
                     everything = self._scan([*files, *more])
                 logs = [self.options.keylog, *(probed.secrets.encode("latin-1") for probed in more)]
                 self.options = replace(self.options, keylog=b"\n".join(log for log in logs if log))

@@ -95,7 +95,7 @@ class IngestRun:
             self.summary.known += chosen.known
             self.summary.failed += chosen.failed
             files = chosen.new
-        probed = probe_all(self.stages.run, files)
+        probed = probe_all(self.stages.run, files, self.stages.cores)
         size = options.round_bytes or ROUND_BYTES * self.stages.cores
         if options.redo:
             rounds = [Round(probed, sum(split_count(p, options.split_bytes) for p in probed))] if probed else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ class SparkStages:
         return found
 
     def _scan(self, job: ScanJob, tasks: Sequence[Sequence[Split]]) -> pa.Table:
-        work = [json.dumps([asdict(split) for split in task]) for task in tasks]
+        work = [json.dumps(task, default=vars) for task in tasks]
         driver = self._driver
 
         def run(batches: Batches) -> Batches:

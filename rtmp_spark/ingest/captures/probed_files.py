@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.unwrap.tls.keylog import tls_secrets
@@ -16,7 +16,8 @@ from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import FIRST_WINDOW_BYTES
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile, open_file
 
-PROBES_OF_A_TASK = 200  # files; starting a Python task costs as much as looking at this many
+PROBES_OF_A_TASK = 200, 2000  # files, at least: starting a task costs as much; at most: an object store is slow
+TASKS_OF_A_CORE = 4  # between these: the cores are not equally fast
 PROBED_HERE = 16  # files; a Spark job costs more than looking at these
 PROBE_SECONDS = 3600.0  # for the files of a task
 Run = Callable[
@@ -60,9 +61,10 @@ def probe(file: CaptureFile) -> ProbedFile:
     return ProbedFile(file, facts.format, facts.compression is not None, head_ns, secrets)
 
 
-def probe_all(run: Run, files: Sequence[CaptureFile]) -> list[ProbedFile]:
+def probe_all(run: Run, files: Sequence[CaptureFile], cores: int) -> list[ProbedFile]:
     """Look at every file, on executors unless there are few. `run` is that of the stages."""
-    parts = (files[at : at + PROBES_OF_A_TASK] for at in range(0, len(files), PROBES_OF_A_TASK))
+    share = min(max(PROBES_OF_A_TASK[0], -(-len(files) // (TASKS_OF_A_CORE * cores))), PROBES_OF_A_TASK[1])
+    parts = (files[at : at + share] for at in range(0, len(files), share))
     work = [json.dumps([(file.path, file.size_bytes, file.modified_ns) for file in part]) for part in parts]
     texts, dead = run(_probe_files, work, PROBE_SECONDS, len(files) <= PROBED_HERE)
     found = (fields for text in texts for fields in json.loads(text))
@@ -72,4 +74,4 @@ def probe_all(run: Run, files: Sequence[CaptureFile]) -> list[ProbedFile]:
 
 def _probe_files(text: str) -> str:
     """The work of a task: files as JSON in, their probes as JSON out."""
-    return json.dumps([asdict(probe(CaptureFile(*fields))) for fields in json.loads(text)])
+    return json.dumps([probe(CaptureFile(*fields)) for fields in json.loads(text)], default=vars)

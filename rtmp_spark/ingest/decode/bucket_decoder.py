@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
+from rtmp_spark.analysis.arrow_columns import arrow_column, arrow_rows
 from rtmp_spark.analysis.core import AnalysisCore, OpenConnection, begins_tunnels
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.capture.files.record_layout import layout_of
@@ -196,4 +196,4 @@ def _flow_rows(flows: Sequence[SavedConnection], uids: dict[int, str], sensor: s
         row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, frozen), None)
         rows.append(row)
     if rows:
-        yield "open_flows", arrow_batch(zip(*rows), arrow_schema("open_flows"))
+        yield "open_flows", arrow_rows(rows, arrow_schema("open_flows"))

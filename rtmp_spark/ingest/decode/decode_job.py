@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -70,7 +70,7 @@ class BucketResult:
     other_flows: dict[int, int] = field(default_factory=dict)  # connections that are not RTMP, by file number
 
     def dump(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self, default=vars)
 
     @classmethod
     def parse(cls, text: str) -> BucketResult:

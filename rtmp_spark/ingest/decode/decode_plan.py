@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from rtmp_spark.ingest.scan.staged_packets import Section
 
@@ -33,7 +33,7 @@ class SplitPlan:
 
 
 def dump_plans(plans: Mapping[int, SplitPlan]) -> bytes:
-    return json.dumps({split_id: asdict(plan) for split_id, plan in plans.items()}).encode()
+    return json.dumps(dict(plans), default=vars).encode()
 
 
 def parse_plans(content: bytes) -> dict[int, SplitPlan]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from rtmp_spark.analysis.arrow_columns import arrow_batch, arrow_column
+from rtmp_spark.analysis.arrow_columns import arrow_rows
 from rtmp_spark.capture.memory_tuning import keep_freed_memory, rare_collections
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.ingest.decode.bucket_decoder import BucketDecoder, MadeRows
@@ -26,17 +26,15 @@ from rtmp_spark.lake.failpoint import failpoint
 from rtmp_spark.lake.parquet_files import OPEN, PART, RESUMED, BucketFiles, FileTarget
 
 MOST_HELPERS = 2  # helper processes of a heavy bucket: one for each direction of its largest connection
-_SPLIT_ID = pa.field("split_id", pa.int64())
-_FLOWS, _SECTIONS = FLOWS.append(_SPLIT_ID), SECTIONS.append(_SPLIT_ID)
 JUDGED_LATER = ("streams", "findings")  # rules across connections may change these rows
 
 
 def scan_splits(job: ScanJob, splits: Sequence[Split], driver: int) -> pa.RecordBatch:
     """One row (schema SCANNED) for all splits: thousands of small files must not cost the driver a table each."""
     keep_freed_memory()
-    abouts: list[dict[str, Any]] = []
-    flows: list[pa.RecordBatch] = []
-    sections: list[pa.RecordBatch] = []
+    abouts: list[SplitScan] = []
+    flows: list[tuple[Any, ...]] = []
+    sections: list[tuple[int, ...]] = []
     with closing(WorkCounter(job.watched)) as counter, closing(PacketFile(job.staging)) as staged:
         for split in splits:
             failpoint(f"scan {PurePath(split.path).name}")
@@ -44,20 +42,21 @@ def scan_splits(job: ScanJob, splits: Sequence[Split], driver: int) -> pa.Record
             scanner = SplitScanner(split, staged, sort=job.sort)
             with blamed_on_input():
                 scanner.run()
-            abouts.append(scanner.found.as_dict())
-            flows.append(_with_split_id(scanner.flows.batch(), split.split_id))
-            sections.append(_with_split_id(scanner.packets.sections(), split.split_id))
+            abouts.append(scanner.found)
+            flows += scanner.flows.rows(split.split_id)
+            sections += scanner.packets.sections(split.split_id)
             end = split.end or split.size_bytes
             counter.add(files=int(end == split.size_bytes), bytes=end - split.start)
-    return arrow_batch([[json.dumps(abouts)], [_dump(flows)], [_dump(sections)]], SCANNED)
+    found = (dump(arrow_rows(rows, schema)) for rows, schema in ((flows, FLOWS), (sections, SECTIONS)))
+    return arrow_rows([(json.dumps(abouts, default=vars), *found)], SCANNED)
 
 
 class Scans(NamedTuple):
     """What a scan found."""
 
     splits: dict[int, SplitScan]
-    flows: pa.Table  # schema FLOWS, with split_id
-    sections: pa.Table  # schema SECTIONS, with split_id
+    flows: pa.Table  # schema FLOWS
+    sections: pa.Table  # schema SECTIONS
 
 
 def collect_scans(tables: Iterable[pa.Table]) -> Scans:
@@ -69,19 +68,9 @@ def collect_scans(tables: Iterable[pa.Table]) -> Scans:
         for about, its_flows, its_sections in zip(*(table[name].to_pylist() for name in SCANNED.names)):
             for fields in json.loads(about):
                 splits[fields["split_id"]] = SplitScan.from_dict(fields)
-            flows.append(load(its_flows, _FLOWS))
-            sections.append(load(its_sections, _SECTIONS))
-    return Scans(splits, pa.Table.from_batches(flows, _FLOWS), pa.Table.from_batches(sections, _SECTIONS))
-
-
-def _with_split_id(rows: pa.RecordBatch, split_id: int) -> pa.RecordBatch:
-    ids = arrow_column([split_id] * rows.num_rows, pa.int64())
-    return pa.RecordBatch.from_arrays([*rows.columns, ids], schema=rows.schema.append(_SPLIT_ID))
-
-
-def _dump(batches: Sequence[pa.RecordBatch]) -> bytes:
-    columns = [pa.concat_arrays(column) for column in zip(*(batch.columns for batch in batches))]
-    return dump(pa.RecordBatch.from_arrays(columns, schema=batches[0].schema))
+            flows.append(load(its_flows, FLOWS))
+            sections.append(load(its_sections, SECTIONS))
+    return Scans(splits, pa.Table.from_batches(flows, FLOWS), pa.Table.from_batches(sections, SECTIONS))
 
 
 def spare_cores(heavy: int) -> int:

@@ -6,13 +6,14 @@ Connections are put into groups by a hash of their endpoints. A group is the lea
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.capture.packet_block import Ints, rows_at
 from rtmp_spark.capture.packets.connection_groups import group as group_flows
 from rtmp_spark.capture.packets.tcp_segments import Segments
@@ -29,6 +30,7 @@ FLOWS = pa.schema(
         pa.field("ts_last_ns", pa.int64()),
         pa.field("tunnel", pa.bool_()),  # has an RTMPT request: its session may continue on other connections
         pa.field("tls", pa.bool_()),  # has a ClientHello: decrypted, it may turn out to be RTMPT
+        pa.field("split_id", pa.int64()),
     ]
 )
 _POST = b"POST /"
@@ -87,20 +89,11 @@ class FlowIndex:
         self._tls.update(number_of[_beginning_with(segments, _RECORD, _HELLO)].tolist())
         return group_of
 
-    def batch(self) -> pa.RecordBatch:
+    def rows(self, split_id: int) -> Iterator[tuple[Any, ...]]:
         """Schema FLOWS."""
-        totals, count = self._totals, len(self._totals)
-        columns = (
-            [t.group for t in totals],
-            list(self._numbers),
-            [t.packets for t in totals],
-            [t.bytes for t in totals],
-            [t.ts_first_ns for t in totals],
-            [t.ts_last_ns for t in totals],
-            [i in self._tunnels for i in range(count)],
-            [i in self._tls for i in range(count)],
-        )
-        return arrow_batch(columns, FLOWS)
+        for i, (key, t) in enumerate(zip(self._numbers, self._totals)):
+            tunnel, tls = i in self._tunnels, i in self._tls
+            yield t.group, key, t.packets, t.bytes, t.ts_first_ns, t.ts_last_ns, tunnel, tls, split_id
 
 
 def _beginning_with(segments: Segments, word: bytes, pattern: re.Pattern[bytes]) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -58,9 +58,6 @@ class SplitScan:
     staged: str = ""  # the file with its packets
     is_copy: bool = False  # that file holds the packets themselves
     secrets: list[tuple[int, str]] = field(default_factory=list, repr=False)  # TLS secrets, and the run they precede
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SplitScan:

@@ -30,6 +30,7 @@ SECTIONS = pa.schema(
         pa.field("group", pa.int32()),
         pa.field("position", pa.int64()),
         pa.field("length", pa.int64()),
+        pa.field("split_id", pa.int64()),
     ]
 )
 _PLACES = pa.schema([pa.field("frame", pa.int32()), pa.field("offset", pa.int32())])  # each as difference to the last
@@ -152,10 +153,9 @@ class SplitPackets:
         head = dump(_batch((_steps(frame), _steps(ts_ns), caplen, origlen, link_type, _steps(start)), _PACKETS))
         return [len(head).to_bytes(8, "big"), head, data]
 
-    def sections(self) -> pa.RecordBatch:
-        """Schema SECTIONS."""
-        table = np.array(self._sections, np.int64).reshape(-1, 4)
-        return _batch(table.T, SECTIONS)
+    def sections(self, split_id: int) -> Iterator[tuple[int, ...]]:
+        """Rows with schema SECTIONS."""
+        return ((*section, split_id) for section in self._sections)
 
 
 def _steps(values: Ints) -> Ints:

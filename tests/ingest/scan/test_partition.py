@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from kit.in_process_ingest import scanned
 
-from rtmp_spark.ingest.scan.flow_index import GROUPS
+from rtmp_spark.analysis.arrow_columns import arrow_rows
+from rtmp_spark.ingest.scan.flow_index import FLOWS, GROUPS
 from rtmp_spark.ingest.scan.flow_tables import weights
 from rtmp_spark.ingest.scan.partition import groups_by_part, parts_of_files, split_by_part
 from rtmp_spark.ingest.scan.plan import assign_buckets
@@ -18,12 +19,16 @@ from rtmp_spark.ingest.scan.split_scan import Split
 ALONE = ("ffmpeg_publish_h264_aac.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "republish_same_name.pcap")
 
 
+def flows_in(split: Split, staging: Path) -> pa.Table:
+    rows = scanned(split, staging).flows.rows(split.split_id)
+    return pa.Table.from_batches([arrow_rows(list(rows), FLOWS)])
+
+
 def flows_of(paths: list[Path], staging: Path) -> tuple[pa.Table, dict[int, int]]:
     tables = []
     for number, path in enumerate(paths):
         size = path.stat().st_size
-        batch = scanned(Split(number, str(path), 0, size, size), staging).flows.batch()
-        tables.append(pa.Table.from_batches([batch]).append_column("split_id", pa.array([number] * len(batch))))
+        tables.append(flows_in(Split(number, str(path), 0, size, size), staging))
     return pa.concat_tables(tables), {n: n for n in range(len(paths))}
 
 
@@ -67,7 +72,7 @@ def test_a_connection_counts_once_however_many_splits_hold_it(sample_pcaps: Path
     (whole,) = weights(flows_of([path], tmp_path)[0]).values()
     for step in (size // 2, size // 9):
         splits = [Split(n, str(path), n, min(n + step, size), size) for n in range(0, size, step)]
-        tables = [pa.Table.from_batches([scanned(split, tmp_path).flows.batch()]) for split in splits]
+        tables = [flows_in(split, tmp_path) for split in splits]
         (cut,) = weights(pa.concat_tables(tables)).values()
         assert cut == whole
 
