@@ -28,7 +28,7 @@ _ADDED = ("alone", "open")
 
 
 @dataclass(frozen=True)
-class StreamSpan:
+class LakeStream:
     """The columns of `streams` that matching needs."""
 
     uid: str
@@ -48,15 +48,15 @@ class StreamSpan:
         return self.audio_messages + self.video_messages
 
 
-_PLACES = [column_names("streams").index(field.name) for field in fields(StreamSpan) if field.name not in _ADDED]
+_PLACES = [column_names("streams").index(field.name) for field in fields(LakeStream) if field.name not in _ADDED]
 
 
 @dataclass(frozen=True)
 class Group:
     """Plays, and the published streams that they may come from by name; both in order of time."""
 
-    played: list[StreamSpan]
-    published: list[StreamSpan]
+    played: list[LakeStream]
+    published: list[LakeStream]
 
     @property
     def messages(self) -> int:
@@ -74,7 +74,7 @@ class Batch:
         return sum(group.messages for group in self.groups)
 
     @property
-    def plays(self) -> list[StreamSpan]:
+    def plays(self) -> list[LakeStream]:
         return [play for group in self.groups for play in group.played]
 
     def dump(self) -> str:
@@ -83,7 +83,7 @@ class Batch:
     @classmethod
     def parse(cls, text: str) -> Batch:
         groups = json.loads(text)["groups"]
-        return cls([Group(**{side: [StreamSpan(**one) for one in spans] for side, spans in g.items()}) for g in groups])
+        return cls([Group(**{side: [LakeStream(**one) for one in spans] for side, spans in g.items()}) for g in groups])
 
 
 @dataclass
@@ -117,22 +117,22 @@ def plan_deliveries(
     )
 
 
-def _with_media(rows: Iterable[Row]) -> list[StreamSpan]:
-    found = (StreamSpan(*(row[place] for place in _PLACES)) for row in rows)
+def _with_media(rows: Iterable[Row]) -> list[LakeStream]:
+    found = (LakeStream(*(row[place] for place in _PLACES)) for row in rows)
     return [s for s in found if s.messages]
 
 
-def _order(span: StreamSpan) -> tuple[int, str, int]:
+def _order(span: LakeStream) -> tuple[int, str, int]:
     return span.ts_start, span.uid, span.stream_id
 
 
 def _spans_of(
-    scope: Scope, published: Sequence[StreamSpan], played: Sequence[StreamSpan]
-) -> tuple[list[StreamSpan], list[StreamSpan]]:
+    scope: Scope, published: Sequence[LakeStream], played: Sequence[LakeStream]
+) -> tuple[list[LakeStream], list[LakeStream]]:
     return [played[n] for n in scope.played], [published[n] for n in scope.published]
 
 
-def _groups(played: Sequence[StreamSpan], published: Sequence[StreamSpan]) -> Iterator[Group]:
+def _groups(played: Sequence[LakeStream], published: Sequence[LakeStream]) -> Iterator[Group]:
     """Parts of the plays, each with the streams that were published at its time.
 
     They have at least as many plays as there are published streams, so that the plan does not grow with the pairs.
@@ -147,7 +147,7 @@ def _groups(played: Sequence[StreamSpan], published: Sequence[StreamSpan]) -> It
     yield from _group(played[first:], published)
 
 
-def _group(played: Sequence[StreamSpan], published: Sequence[StreamSpan]) -> Iterator[Group]:
+def _group(played: Sequence[LakeStream], published: Sequence[LakeStream]) -> Iterator[Group]:
     times = Periods((play.ts_start - CACHE_US, play.ts_end) for play in played)
     sources = [span for span in published if times.any_at(span.ts_start, span.ts_end)]
     if sources:
@@ -168,8 +168,8 @@ def _batches(groups: Sequence[Group]) -> Iterator[Batch]:
 
 
 def _published_during(
-    lake: PublishedTables, sensor: str, new: NewRows, played: Sequence[StreamSpan]
-) -> list[StreamSpan]:
+    lake: PublishedTables, sensor: str, new: NewRows, played: Sequence[LakeStream]
+) -> list[LakeStream]:
     """Streams of the lake that were published while these were played."""
     times = [(s.ts_start, s.ts_end) for s in played]
     rows = read_tuples(lake, "streams", (pc.field("role") == "publish") & overlapping(times))
@@ -190,7 +190,7 @@ def _streams_per_direction(lake: PublishedTables, new: NewRows, uids: set[str]) 
 
 
 def _completed(group: Group, siblings: Counter[tuple[str, str]], open_uids: Collection[str]) -> Group:
-    def described(spans: Sequence[StreamSpan]) -> list[StreamSpan]:
+    def described(spans: Sequence[LakeStream]) -> list[LakeStream]:
         return [replace(s, alone=siblings[s.uid, s.direction] == 1, open=s.uid in open_uids) for s in spans]
 
     return Group(described(group.played), described(group.published))

@@ -22,7 +22,7 @@ from rtmp_spark.codec.message import AUDIO, VIDEO
 from rtmp_spark.forensics.deliveries.delivery_frames import CODED, CONFIG, Frames, Stream
 from rtmp_spark.forensics.deliveries.delivery_matching import delivery, limit_finding, with_frames
 from rtmp_spark.forensics.deliveries.shared_frames import SharedFrames
-from rtmp_spark.ingest.publish.delivery_plan import BATCH_MESSAGES, Batch, Group, StreamSpan
+from rtmp_spark.ingest.publish.delivery_plan import BATCH_MESSAGES, Batch, Group, LakeStream
 from rtmp_spark.ingest.publish.lake_rows import Row, one_of, to_table
 from rtmp_spark.ingest.publish.open_rows import write_open_and_final
 from rtmp_spark.ingest.publish.table_files import TableFiles
@@ -117,7 +117,7 @@ def _match(job: SearchJob, streams: _StreamReader, group: Group, deliveries: lis
     return 0
 
 
-def _parts(published: Sequence[StreamSpan]) -> Iterator[Sequence[StreamSpan]]:
+def _parts(published: Sequence[LakeStream]) -> Iterator[Sequence[LakeStream]]:
     """Published streams that are read at once."""
     first = messages = 0
     for number, span in enumerate(published):
@@ -150,7 +150,7 @@ class _StreamReader:
         self._held: set[str] = set()
         self._frames: dict[tuple[str, str], FramesByStream] = {}
 
-    def hold(self, spans: Iterable[StreamSpan]) -> None:
+    def hold(self, spans: Iterable[LakeStream]) -> None:
         """Read the frames of these streams and of no others, and keep them."""
         self._held = {span.uid for span in spans}
         uids = one_of("uid", self._held)
@@ -158,7 +158,7 @@ class _StreamReader:
         messages = self._tables.read("messages", _MESSAGE_COLUMNS, uids & media)
         self._frames = _frames(messages, self._tables.read("media_tags", _TAG_COLUMNS, uids))
 
-    def read(self, spans: Sequence[StreamSpan]) -> list[Stream]:
+    def read(self, spans: Sequence[LakeStream]) -> list[Stream]:
         if not self._held.issuperset(span.uid for span in spans):
             self.hold(spans)
         return [

@@ -17,8 +17,8 @@ from rtmp_spark.codec.handshake import CLIENT, SERVER, examine
 from rtmp_spark.codec.media.tag import MediaTag
 from rtmp_spark.redact import Redactor, load_key
 
-from .direction_decoder import DirectionDecoder, FoundViolation, ReceivedCommand
 from .live_analysis import LiveAnalysis
+from .live_direction import FoundViolation, LiveDirection, ReceivedCommand
 from .observed_streams import ConnectionStreams, ObservedStream
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ReportedFinding(NamedTuple):
 
 class _Connection:
     def __init__(self, redactor: Redactor, analysis: LiveAnalysis | None) -> None:
-        self.directions = {True: DirectionDecoder(), False: DirectionDecoder()}  # by "from the client"
+        self.directions = {True: LiveDirection(), False: LiveDirection()}  # by "from the client"
         self.streams = ConnectionStreams(redactor)
         self.analysis = analysis
         self.counts: Counter[tuple[bool, ViolationCode]] = Counter()

@@ -38,7 +38,7 @@ class ReceivedCommand(NamedTuple):
 Decoded = FoundViolation | ReceivedCommand | MediaTag
 
 
-class DirectionDecoder:
+class LiveDirection:
     """`parts` holds the handshake messages that have arrived."""
 
     def __init__(self) -> None:
