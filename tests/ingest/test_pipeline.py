@@ -14,28 +14,15 @@ from kit import capture_rewriting
 from kit.capture_rewriting import pcap
 from kit.handmade_facts import table
 from kit.in_process_ingest import InProcessStages, ingest_in_process, lake_rows
+from kit.ingested_lakes import VOLATILE, Rows, captures_of_many_kinds, comparable_rows
 
 from rtmp_spark.capture.files.pcap import write
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest.decode.decode_job import Decoded, DecodeJob
 from rtmp_spark.ingest.ingest_summary import Summary
 from rtmp_spark.redact import KEY_VARIABLE
-from rtmp_spark.schema import TABLES
 
-VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
-Rows = dict[str, list[str]]
-
-
-def raw(lake: Path) -> Rows:
-    """Every table without values that differ between runs."""
-    return {
-        name: sorted(
-            repr({key: value for key, value in row.items() if key not in VOLATILE}) for row in lake_rows(lake, name)
-        )
-        for name in TABLES
-        if name != "open_flows"
-    }
 
 
 def same(left: Rows, right: Rows) -> list[str]:
@@ -44,17 +31,7 @@ def same(left: Rows, right: Rows) -> list[str]:
 
 @pytest.fixture(scope="module")
 def captures(sample_pcaps: Path) -> list[Path]:
-    """Captures of many kinds: rotated, played, gzip, pcapng, with a gap, noise, truncated, several connections."""
-    names = [
-        *sorted(p.name for p in sample_pcaps.glob("rotated_*_0?.pcap")),
-        "ffmpeg_publish_bframes_rtmpdump_play.pcap",
-        "lossy_mtu1500_server_side.pcap",
-        "garbage_on_1935.pcap",
-        "file_cut_mid_record.pcap",
-        "republish_same_name.pcap",
-        *(p.name for p in (*sample_pcaps.glob("gzip_*"), *sample_pcaps.glob("pcapng_*.pcapng"))),
-    ]
-    return [sample_pcaps / name for name in names if (sample_pcaps / name).exists()]
+    return captures_of_many_kinds(sample_pcaps)
 
 
 def run(paths: Iterable[Path], lake: Path, **options: Any) -> Summary:
@@ -78,18 +55,18 @@ def test_one_by_one_with_others_between(captures: list[Path], all_at_once: Path,
     resumed = sum(run([p], lake).resumed for p in rotated[1:-1])
     resumed += run([rotated[-1], *others[3:]], lake).resumed
     assert resumed == len(rotated) - 1
-    assert same(raw(all_at_once), raw(lake)) == []
+    assert same(comparable_rows(all_at_once), comparable_rows(lake)) == []
 
 
 def test_a_second_ingest_of_the_same_files_changes_nothing(
     captures: list[Path], all_at_once: Path, tmp_path: Path
 ) -> None:
-    before = raw(all_at_once)
+    before = comparable_rows(all_at_once)
     assert len(run(captures, all_at_once).known) == len(captures)
     copy = tmp_path / "'; DROP TABLE \u200f\n.pcap"
     shutil.copy(captures[0], copy)
     assert run([copy], all_at_once).duplicates == [str(copy)]
-    assert same(before, raw(all_at_once)) == []
+    assert same(before, comparable_rows(all_at_once)) == []
 
 
 def test_bad_files_among_good_ones(sample_pcaps: Path, tmp_path: Path) -> None:
@@ -114,11 +91,11 @@ def test_a_file_that_failed_has_one_row(sample_pcaps: Path, tmp_path: Path) -> N
         path.write_bytes(content)
         for _ in range(2):
             assert run([path], lake, verify=True).exit_code == (4 if status == "failed" else 0)
-            found = raw(lake)
+            found = comparable_rows(lake)
             assert len(found["captures"]) == 1 and f"'status': '{status}'" in found["captures"][0]
             assert len(found["findings"]) == len(set(found["findings"]))
     run([path], tmp_path / "other")
-    assert same(raw(tmp_path / "other"), found) == []
+    assert same(comparable_rows(tmp_path / "other"), found) == []
 
 
 def test_a_capture_that_grew_replaces_its_rows(sample_pcaps: Path, captures: list[Path], tmp_path: Path) -> None:
@@ -138,7 +115,7 @@ def test_a_capture_that_grew_replaces_its_rows(sample_pcaps: Path, captures: lis
     moved.write_bytes(third)
     assert run([moved], lake).grown == [str(moved)]
     run([*paths[:2], moved, paths[3]], tmp_path / "once")
-    assert same(raw(tmp_path / "once"), raw(lake)) == []
+    assert same(comparable_rows(tmp_path / "once"), comparable_rows(lake)) == []
     assert run([*paths[:2], moved, paths[3]], lake).ingest_id is None
     again = run([*paths, moved], lake)  # the shorter one is still there
     assert again.ingest_id is None and again.duplicates == [str(paths[2])]
@@ -150,14 +127,14 @@ def test_a_capture_that_grew_is_refused_if_rows_would_be_lost(sample_pcaps: Path
     path, lake = tmp_path / "a.pcap", tmp_path / "lake"
     path.write_bytes(content[: len(content) // 2])
     run([path], lake, keep_payloads=True)
-    before = raw(lake)
+    before = comparable_rows(lake)
     path.write_bytes(content)
     for options in ({"port": 5, "keep_payloads": True}, {}):
         summary = run([path], lake, **options)
         assert summary.grown == [] and "would be lost" in summary.late[0]
-        assert same(before, raw(lake)) == []
+        assert same(before, comparable_rows(lake)) == []
     assert run([path], lake, keep_payloads=True).grown == [str(path)]
-    assert len(raw(lake)["payloads"]) > len(before["payloads"])
+    assert len(comparable_rows(lake)["payloads"]) > len(before["payloads"])
 
 
 def test_redo_is_refused_if_rows_would_be_lost(captures: list[Path], sample_pcaps: Path, tmp_path: Path) -> None:
@@ -165,7 +142,7 @@ def test_redo_is_refused_if_rows_would_be_lost(captures: list[Path], sample_pcap
     rotated = [p for p in captures if p.name.startswith("rotated")]
     lake = tmp_path / "lake"
     run([*rotated, sample_pcaps / SMALL], lake, keep_payloads=True)
-    before = raw(lake)
+    before = comparable_rows(lake)
     (ports,) = {(r["orig_p"], r["resp_p"]) for r in lake_rows(lake, "connections") if len(r["capture_ids"]) == 3}
     lossy: list[dict[str, Any]] = [
         {}, {"port": 5, "keep_payloads": True}, {"host": "192.0.2.1", "keep_payloads": True},
@@ -174,10 +151,10 @@ def test_redo_is_refused_if_rows_would_be_lost(captures: list[Path], sample_pcap
     for options in lossy:
         with pytest.raises(UserError, match="would be lost"):
             run(rotated[1:2], lake, redo=True, **options)
-        assert same(before, raw(lake)) == []
+        assert same(before, comparable_rows(lake)) == []
     for chosen in ({}, {"port": ports[0]}):  # a filter that selects every connection of these files loses nothing
         assert run(rotated[1:2], lake, redo=True, keep_payloads=True, **chosen).joined
-        assert same(before, raw(lake)) == []
+        assert same(before, comparable_rows(lake)) == []
 
 
 def test_a_resumed_connection_has_one_hash_of_its_name(
@@ -200,18 +177,18 @@ def test_captures_whose_rows_are_replaced_must_exist(captures: list[Path], tmp_p
     for path, content in zip(paths, rotated):
         path.write_bytes(content)
     run(paths, tmp_path / "lake")
-    before = raw(tmp_path / "lake")
+    before = comparable_rows(tmp_path / "lake")
     for content, again in ((rotated[1], paths[2:]), (rotated[1][:-100], paths[2:]), (rotated[1][:-100], paths)):
         paths[0].write_bytes(content)
         with pytest.raises(UserError, match=r"0\.pcap is needed to decode its connections again, but it is missing"):
             run(again, tmp_path / "lake", redo=True)
-    assert same(before, raw(tmp_path / "lake")) == []
+    assert same(before, comparable_rows(tmp_path / "lake")) == []
     paths[0].unlink()
     with paths[2].open("ab") as file:
         file.write(rotated[2][24:])
     (said,) = run(paths[2:], tmp_path / "lake").late
     assert "2.pcap has grown" in said and "0.pcap is needed" in said
-    assert same(before, raw(tmp_path / "lake")) == []
+    assert same(before, comparable_rows(tmp_path / "lake")) == []
 
 
 def test_rows_about_captures_in_several_ingests(sample_pcaps: Path, tmp_path: Path) -> None:
@@ -277,7 +254,7 @@ def test_redo_joins_a_late_file(captures: list[Path], all_at_once: Path, tmp_pat
     lake = tmp_path / "lake"
     run([p for p in captures if p != rotated[0]], lake)
     summary = run(rotated[:1], lake, redo=True)
-    assert same(raw(all_at_once), raw(lake)) == []
+    assert same(comparable_rows(all_at_once), comparable_rows(lake)) == []
     assert sorted(summary.ingested) == sorted(map(str, rotated)), "what shares the connection is decoded again with it"
     assert sorted(summary.joined) == sorted(map(str, rotated[1:]))
     assert (summary.files, summary.bytes) == (len(rotated), sum(path.stat().st_size for path in rotated))
@@ -288,9 +265,9 @@ def test_redo_leaves_another_sensor_alone(sample_pcaps: Path, tmp_path: Path) ->
     path, lake = sample_pcaps / "file_cut_mid_record.pcap", tmp_path / "lake"
     for sensor in ("here", "there"):
         run([path], lake, sensor=sensor)
-    before = raw(lake)
+    before = comparable_rows(lake)
     run([path], lake, sensor="here", redo=True)
-    assert same(before, raw(lake)) == []
+    assert same(before, comparable_rows(lake)) == []
     assert run([path], lake, sensor="there").known == [str(path)]
 
 
@@ -312,15 +289,15 @@ def test_a_connection_that_cannot_be_decoded_again_keeps_its_rows(
     rotated[2].write_bytes(whole[:-1000])
     lake = tmp_path / "lake"
     run(rotated, lake)
-    before = raw(lake)
+    before = comparable_rows(lake)
     with monkeypatch.context() as patch:
         patch.setattr("kit.in_process_ingest.InProcessStages", DyingWorkers)
         assert run(rotated[:1], lake, redo=True).exit_code == 4
         rotated[2].write_bytes(whole)
         assert run(rotated[2:], lake).grown
-    after = raw(lake)
+    after = comparable_rows(lake)
     assert {line.split(":")[0] for line in same(before, after)} == {"captures", "findings"}
     assert set(before["findings"]) <= set(after["findings"])
     assert len(run(rotated[2:], lake, redo=True).joined) == 2
     run(rotated, tmp_path / "once")
-    assert same(raw(tmp_path / "once"), raw(lake)) == []
+    assert same(comparable_rows(tmp_path / "once"), comparable_rows(lake)) == []

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 from kit.in_process_ingest import ingest_in_process, lake_rows
+from kit.ingested_lakes import comparable_rows
 
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest import pipeline
@@ -25,18 +26,8 @@ from rtmp_spark.ingest.input_fault import InputFault, blamed_on_input
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.ingest.scan.split_scan import SplitScanner
 from rtmp_spark.lake.location import locate
-from rtmp_spark.schema import TABLES
 
 FIRST, SECOND = "ffmpeg_publish_g711mu_audio_only.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap"
-VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at"}
-
-
-def contents(lake: Path) -> dict[str, list[str]]:
-    return {
-        name: sorted(repr({k: v for k, v in row.items() if k not in VOLATILE}) for row in lake_rows(lake, name))
-        for name in TABLES
-        if name != "open_flows"
-    }
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +42,7 @@ def begun(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(begun: Path, sample_pcaps: Path) -> dict[str, list[str]]:
     lake = shutil.copytree(begun, begun.with_name("expected"))
     ingest_in_process(lake, [sample_pcaps / SECOND])
-    return contents(lake)
+    return comparable_rows(lake)
 
 
 # -- the capture changes or cannot be read while it is decoded ------------------------------------------------------
@@ -108,7 +99,7 @@ def test_a_capture_that_changes_while_it_is_read(
     summary = ingest_in_process(lake, [path])
     assert summary.ingested == [str(path)]  # not "known": nothing was published
     ingest_in_process(tmp_path / "undisturbed", [path])
-    assert contents(lake) == contents(tmp_path / "undisturbed")
+    assert comparable_rows(lake) == comparable_rows(tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize("name", [SECOND, "gzip_ffmpeg_publish.pcap.gz"])
@@ -122,7 +113,7 @@ def test_a_capture_that_vanishes_after_it_was_copied(
         patch.setattr(tasks, "failpoint", lambda point, *_: path.unlink() if point.startswith("decode ") else None)
         ingest_in_process(tmp_path / "lake", [path], sorted_copy=True)
     assert not path.exists()
-    assert contents(tmp_path / "lake") == contents(tmp_path / "undisturbed")
+    assert comparable_rows(tmp_path / "lake") == comparable_rows(tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize(
@@ -150,10 +141,10 @@ def test_a_capture_that_grows_while_it_is_ingested(
                 patch.setattr(tasks, "failpoint", grow)
             ingest_in_process(place, [path], sorted_copy=sort)
     assert grown and path.stat().st_size == len(whole)
-    assert contents(lake) == contents(undisturbed)
+    assert comparable_rows(lake) == comparable_rows(undisturbed)
     assert ingest_in_process(lake, [path]).grown == [str(path)]
     ingest_in_process(undisturbed, [path])
-    assert contents(lake) == contents(undisturbed)
+    assert comparable_rows(lake) == comparable_rows(undisturbed)
     assert len(lake_rows(lake, "captures")) == 1
 
 
@@ -204,7 +195,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(sort: bool, sample_pcaps: Path, disk: Path, begun: Path, expected: dict[str, list[str]]) -> None:
     """The disk has no space at all, or space for the first files only, or for a part of a sorted copy."""
     lake = shutil.copytree(begun, disk / "lake")
-    before = contents(lake)
+    before = comparable_rows(lake)
     filler = disk / "filler"
     for room in (0, 1 << 16):
         free = os.statvfs(disk)
@@ -214,10 +205,10 @@ def test_a_full_disk(sort: bool, sample_pcaps: Path, disk: Path, begun: Path, ex
         assert caught.value.exit_code == 3
         assert ("write packets" in str(caught.value)) == (sort or not room)
         filler.unlink()
-        assert contents(lake) == before
+        assert comparable_rows(lake) == before
         assert not list(lake.rglob("packets-*"))  # what was staged is deleted
     ingest_in_process(lake, [sample_pcaps / SECOND], sorted_copy=sort)
-    assert contents(lake) == expected
+    assert comparable_rows(lake) == expected
 
 
 def test_a_table_becomes_read_only(
@@ -225,7 +216,7 @@ def test_a_table_becomes_read_only(
 ) -> None:
     """Other tables are already written."""
     lake = shutil.copytree(begun, tmp_path / "lake")
-    table, before = str(lake / "findings"), contents(lake)
+    table, before = str(lake / "findings"), comparable_rows(lake)
 
     def lock(name: str) -> None:
         if name == "between tables":
@@ -237,11 +228,11 @@ def test_a_table_becomes_read_only(
             patch.setattr(pipeline, "failpoint", lock)
             with pytest.raises(UserError, match="read-only"):
                 ingest_in_process(lake, [sample_pcaps / SECOND])
-        assert contents(lake) == before
+        assert comparable_rows(lake) == before
     finally:
         subprocess.run(["umount", "-l", table], check=False)
     ingest_in_process(lake, [sample_pcaps / SECOND])
-    assert contents(lake) == expected
+    assert comparable_rows(lake) == expected
 
 
 def test_unusual_file_names(sample_pcaps: Path, tmp_path: Path) -> None:
@@ -275,12 +266,12 @@ def test_a_grown_capture_that_cannot_be_compared_fails_the_ingest(
     whole = (sample_pcaps / FIRST).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     ingest_in_process(lake, [path])
-    before = contents(lake)
+    before = comparable_rows(lake)
     path.write_bytes(whole)
     with monkeypatch.context() as patched, pytest.raises(OSError, match="Input/output error"):
         patched.setattr(changed_files, "open_file", unreadable)
         ingest_in_process(lake, [path])
-    assert contents(lake) == before
+    assert comparable_rows(lake) == before
     ingest_in_process(lake, [path])
     uids = {row["uid"] for row in lake_rows(lake, "connections")}
     assert len(lake_rows(lake, "connections")) == len(uids)

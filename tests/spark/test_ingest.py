@@ -9,6 +9,7 @@ from typing import Any
 
 import deltalake
 import pytest
+from kit.ingested_lakes import VOLATILE, Rows, captures_of_many_kinds
 from pyspark.sql import SparkSession
 
 from rtmp_spark.analysis.recording import ALL_TABLES, Recording
@@ -21,9 +22,7 @@ from rtmp_spark.lake.writer import open_writer
 from rtmp_spark.schema import TABLES
 from rtmp_spark.spark import Lake, Summary, ingest
 
-VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at", "codec_version"}
 SMALL = "ffmpeg_publish_g711mu_audio_only.pcap"
-Rows = dict[str, list[str]]
 
 
 def raw(lake: Path) -> Rows:
@@ -38,17 +37,7 @@ def raw(lake: Path) -> Rows:
 
 @pytest.fixture(scope="module")
 def captures(sample_pcaps: Path) -> list[Path]:
-    """Captures of many kinds: rotated, played, gzip, pcapng, with a gap, noise, truncated, several connections."""
-    names = [
-        *sorted(p.name for p in sample_pcaps.glob("rotated_*_0?.pcap")),
-        "ffmpeg_publish_bframes_rtmpdump_play.pcap",
-        "lossy_mtu1500_server_side.pcap",
-        "garbage_on_1935.pcap",
-        "file_cut_mid_record.pcap",
-        "republish_same_name.pcap",
-        *(p.name for p in (*sample_pcaps.glob("gzip_*"), *sample_pcaps.glob("pcapng_*.pcapng"))),
-    ]
-    return [sample_pcaps / name for name in names if (sample_pcaps / name).exists()]
+    return captures_of_many_kinds(sample_pcaps)
 
 
 def run(spark: SparkSession, paths: Iterable[Path], lake: Path, **options: Any) -> Summary:

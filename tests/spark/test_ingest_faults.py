@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 from kit.in_process_ingest import ingest_in_process, lake_rows
+from kit.ingested_lakes import comparable_rows
 from kit.separate_ingest import INGEST, QUICK_JAVA
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,6 @@ from rtmp_spark.ingest import pipeline, rounds
 from rtmp_spark.ingest.decode.decode_job import BucketResult, DecodeJob
 from rtmp_spark.lake import failpoint
 from rtmp_spark.redact import KEY_VARIABLE
-from rtmp_spark.schema import TABLES
 from rtmp_spark.spark import ingest
 from rtmp_spark.spark.stages import SparkStages
 
@@ -35,21 +35,12 @@ SMALL, PLAYED, TWO = (
     "republish_same_name.pcap",
 )
 KEY = "of this test"
-VOLATILE = {"ingested_at", "ingest_id", "path", "modified_at"}
 
 
 @pytest.fixture(autouse=True)
 def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets have the same hashes in every lake."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-
-
-def contents(lake: Path) -> dict[str, list[str]]:
-    return {
-        name: sorted(repr({k: v for k, v in row.items() if k not in VOLATILE}) for row in lake_rows(lake, name))
-        for name in TABLES
-        if name != "open_flows"
-    }
 
 
 # -- the capture changes between the two passes ---------------------------------------------------------------------
@@ -95,7 +86,7 @@ def test_a_capture_that_changes_between_scan_and_decode(
     shutil.copy(sample_pcaps / PLAYED, path)
     assert ingest(spark, [str(path)], str(lake)).ingested == [str(path)]
     ingest_in_process(tmp_path / "undisturbed", [path])
-    assert contents(lake)["messages"] == contents(tmp_path / "undisturbed")["messages"] != []
+    assert comparable_rows(lake)["messages"] == comparable_rows(tmp_path / "undisturbed")["messages"] != []
 
 
 # -- workers that die -----------------------------------------------------------------------------------------------
@@ -140,14 +131,14 @@ def test_a_connection_that_kills_its_worker_is_marked_and_tried_again(
     assert ingest(spark, files, str(lake)).known == files  # the same version is not tried again
     shutil.copytree(lake, tmp_path / "redo")
     ingest_in_process(tmp_path / "undisturbed", files)
-    expected = contents(tmp_path / "undisturbed")
+    expected = comparable_rows(tmp_path / "undisturbed")
     ingest(spark, files[1:], str(tmp_path / "redo"), redo=True)
-    assert contents(tmp_path / "redo")["connections"] == expected["connections"]
+    assert comparable_rows(tmp_path / "redo")["connections"] == expected["connections"]
     for module in (pipeline, rounds):
         monkeypatch.setattr(module, "__version__", "99")
     summary = ingest(spark, files, str(lake))
     assert summary.ingested == files[1:] and not summary.crashed
-    found = contents(lake)
+    found = comparable_rows(lake)
     assert {name for name in expected if expected[name] != found[name]} <= {"findings"}
     assert not [row for row in lake_rows(lake, "findings") if row["rule_id"] == "CAPTURE_LIMIT"]
 
@@ -172,7 +163,7 @@ def test_a_worker_that_dies_once(
     summary = ingest(spark, files, str(tmp_path / "lake"))
     assert len(attempts) == 2 and not summary.crashed and summary.ingested == files
     ingest_in_process(tmp_path / "undisturbed", files)
-    assert contents(tmp_path / "lake") == contents(tmp_path / "undisturbed")
+    assert comparable_rows(tmp_path / "lake") == comparable_rows(tmp_path / "undisturbed")
 
 
 def test_a_resumed_connection_that_kills_its_worker_keeps_its_rows(
@@ -243,7 +234,7 @@ def two_ingests(sample_pcaps: Path, tmp_path_factory: pytest.TempPathFactory) ->
         ingest_in_process(lake, first)
         shutil.copytree(lake, undisturbed)
         ingest_in_process(undisturbed, dying)
-    return TwoIngests(lake, dying, contents(undisturbed))
+    return TwoIngests(lake, dying, comparable_rows(undisturbed))
 
 
 def killed_at(place: str, program: str, given: TwoIngests, lake: Path) -> None:
@@ -258,7 +249,7 @@ def killed_at(place: str, program: str, given: TwoIngests, lake: Path) -> None:
     published = len(given.dying) if place in ("after publish", "checkpoints written") else 0
     assert len(lake_rows(lake, "captures")) == before + published
     assert len(ingest_in_process(lake, given.dying).known) == published
-    found = contents(lake)
+    found = comparable_rows(lake)
     assert [name for name in given.expected if found[name] != given.expected[name]] == []
 
 
