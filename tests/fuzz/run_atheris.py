@@ -1,12 +1,15 @@
-"""Fuzz one target with coverage: python tests/fuzz/run_atheris.py TARGET [SECONDS] [DIRECTORY]
+"""Fuzz one target with coverage: python tests/fuzz/run_atheris.py TARGET CPU_SECONDS DIRECTORY...
 
-DIRECTORY receives the inputs that reach new code, and those that fail (crash-*). Needs the extra `fuzz`.
+The inputs in the directories are the beginning; the first one receives the inputs that reach new code. Arguments that
+begin with `-` are options of libFuzzer. `run_targets.py` runs this for each target.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-import tempfile
+import time
 from pathlib import Path
 
 import atheris
@@ -16,14 +19,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 with atheris.instrument_imports(include=["rtmp_spark"]):
     from fuzz.targets import TARGETS
 
+_SLOW_S = 3.0  # for one input, with the time of the coverage
+_LIMITS = ["-max_len=16384", "-rss_limit_mb=1000", "-timeout=600", "-print_final_stats=1"]
 
-def main(name: str, seconds: str = "60", directory: str = "") -> None:
-    found = Path(directory or tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
-    found.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(TARGETS[name].seeds()):
-        (found / f"seed-{number}").write_bytes(data)
-    options = [f"-max_total_time={seconds}", f"-artifact_prefix={found}/", "-timeout=120", "-rss_limit_mb=1000"]
-    atheris.Setup([sys.argv[0], *options, "-max_len=65536", "-print_final_stats=1", str(found)], TARGETS[name].check)
+
+def main(name: str, seconds: str, *arguments: str) -> None:
+    target, limit_s = TARGETS[name], float(seconds)
+
+    def check(data: bytes) -> None:
+        begun = time.process_time()
+        target.check(data)
+        ended = time.process_time()
+        assert ended - begun < _SLOW_S, f"one input takes {ended - begun:.1f} s of CPU time"
+        if ended > limit_s:
+            os.kill(os.getpid(), signal.SIGUSR1)  # libFuzzer then prints its statistics and exits
+
+    atheris.Setup([sys.argv[0], *_LIMITS, *arguments], check)
     atheris.Fuzz()
 
 

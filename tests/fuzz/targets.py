@@ -1,40 +1,29 @@
 """What is fuzzed: each target takes any bytes and fails if the code under test breaks its contract.
 
-The saved corpus of a target consists of the golden vectors of its layer, small captures made by tests/kit, and the
-files in corpus/TARGET/, where inputs that once failed are kept. `run_atheris.py` fuzzes with coverage;
-`test_corpus.py` replays the corpus and some mutations of it.
+`run_atheris.py` fuzzes with coverage and starts from the saved corpus (`corpus.py`); `test_corpus.py` replays the
+corpus and some mutations of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kit import capture_rewriting
-from kit.hostile_captures import CONNECT, CONNECTED, FAMILIES, HANDSHAKE, LARGE_CHUNKS, Record, Wire, pcap
+from fuzz import seeds
+from fuzz.parsers import parser
+from kit.hostile_captures import Record, Wire, connected, pcap
 
 from rtmp_spark.analysis.recording import ALL_TABLES, Recording
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
-from rtmp_spark.codec import amf, amf0, amf3, flv
-from rtmp_spark.codec.command import parse_command
 from rtmp_spark.codec.decoder import RtmpDecoder
-from rtmp_spark.codec.errors import DecodeError
 from rtmp_spark.codec.events import Event
-from rtmp_spark.codec.media.tag import parse_tag
-from rtmp_spark.codec.message import parse_aggregate, parse_control
 from rtmp_spark.redact import Redactor
-from rtmp_spark.vectors import BUNDLED
-from rtmp_spark.vectors.layers import pieces_of
-from rtmp_spark.vectors.run import load
 
-HERE = Path(__file__).parent
-SAMPLES = HERE.parent.parent / "sample_pcaps"
-_PORTS = (1935, 443, 80)
 _MOST_BYTES = 1 << 16  # of an input: longer ones only take longer
 
 
@@ -42,9 +31,6 @@ class Target(NamedTuple):
     check: Callable[[bytes], None]
     seeds: Callable[[], Iterator[bytes]]
     mutations: int  # that a test tries
-
-
-# -- codec ------------------------------------------------------------------------------------------------------------
 
 
 def decoder(data: bytes) -> None:
@@ -72,65 +58,22 @@ def decoder(data: bytes) -> None:
         assert repr(events(None, phase)) == repr(events(size, phase))
 
 
-def amf0_values(data: bytes) -> None:
-    """Reading never raises, parsing raises only DecodeError, and the tagged JSON names the same values again."""
-    _check_values(amf0.read_values(data).values)
-    with contextlib.suppress(DecodeError):
-        amf0.parse_values(data)
-
-
-def amf3_values(data: bytes) -> None:
-    _check_values(amf3.read_values(data).values)
-    with contextlib.suppress(DecodeError):
-        amf3.parse_values(data)
-
-
-def _check_values(values: list[amf.Value]) -> None:
-    tagged = amf.to_json_values(values)
-    again = [amf.from_json(one) for one in tagged]
-    assert len(again) == len(values)
-
-
-def command(data: bytes) -> None:
-    """The first byte chooses the type of the message."""
-    if data:
-        amf.to_json_values(parse_command(15 + data[0] % 6, data[1:]).args)
-
-
-def tag(data: bytes) -> None:
-    if data:
-        with contextlib.suppress(DecodeError):
-            parse_tag(8 + data[0] % 2, data[1:])
-
-
-def control(data: bytes) -> None:
-    if data:
-        with contextlib.suppress(DecodeError):
-            parse_control(1 + data[0] % 6, data[1:])
-        with contextlib.suppress(DecodeError):
-            parse_aggregate(data[1:], 0)
-
-
-def flv_file(data: bytes) -> None:
-    with contextlib.suppress(DecodeError):
-        flv.parse_file(data)
-
-
-# -- captures ---------------------------------------------------------------------------------------------------------
-
-
-def capture(data: bytes) -> None:
-    """Any bytes as a capture file: damage becomes rows and findings."""
-    _analyze(data[: 4 * _MOST_BYTES], KeyLog())
-
-
 def streams(data: bytes) -> None:
-    """A TCP connection: the first byte chooses the port (RTMP, TLS, RTMPT). Each packet is a byte (the side, whether it
-    is sent again or after a gap), the length of its payload in two bytes, and the payload."""
+    """A TCP connection. The first byte chooses what it carries (RTMP, TLS, RTMPT), and whether a handshake precedes the
+    packets of the input. Each of these is a byte (the side, whether it is sent again or after a gap), the length of its
+    payload in two bytes, and the payload."""
     if not data:
         return
     records: list[Record] = []
-    wire = Wire(records, port=_PORTS[data[0] % 3]).open()
+    wire = Wire(records, port=seeds.PORTS[data[0] % 3])
+    if not data[0] & 0x80:
+        wire.open()
+    elif data[0] % 3 == 0:
+        connected(wire)
+    else:
+        wire.open()
+        for side, payload in seeds.openings()[data[0] % 3]:
+            wire.say(side, payload)
     at = 1
     while at + 3 <= min(len(data), _MOST_BYTES):
         flags, length = struct.unpack_from(">BH", data, at)
@@ -140,105 +83,43 @@ def streams(data: bytes) -> None:
         wire.packet(side, max(wire.sent[side] + moved, 0), payload)
         wire.sent[side] = max(wire.sent[side], wire.sent[side] + moved + len(payload))
     wire.close()
-    _analyze(pcap(records), _keylog())
+    _analyze(pcap(records), seeds.tls_keys())
 
 
-def _analyze(data: bytes, keylog: KeyLog) -> None:
+def captures(data: bytes) -> None:
+    """Any bytes as a capture file: damage becomes rows and findings."""
+    _analyze(data[: 4 * _MOST_BYTES], b"")
+
+
+def _analyze(data: bytes, keys: bytes) -> None:
+    keylog = KeyLog()
+    keylog.add(keys)
     settings = Settings(redactor=Redactor(b"fuzz"), keylog=keylog, keep_payloads=True)
-    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
-        file.write(data)
-        file.flush()
-        for _, batch in Recording([file.name], settings, (*ALL_TABLES, "payloads")).batches():
-            batch.validate(full=True)
+    path = _scratch_file()
+    path.write_bytes(data)
+    for table, batch in Recording([str(path)], settings, (*ALL_TABLES, "payloads")).batches():
+        batch.validate(full=True)
+        if table == "connections":
+            for row in batch.to_pylist():
+                _check_bytes(row)
 
 
-def _keylog() -> KeyLog:
-    log = KeyLog()
-    log.add((SAMPLES / "rtmps_tls13_ffmpeg_publish.keylog").read_bytes())
-    return log
+@lru_cache(maxsize=1)
+def _scratch_file() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-")) / "input.pcap"
 
 
-# -- seeds ------------------------------------------------------------------------------------------------------------
+def _check_bytes(row: dict[str, object]) -> None:
+    """Every captured byte of a direction is delivered, or counted with the reason why not."""
+    for way in ("c2s", "s2c"):
+        kinds = ("captured", "delivered", "duplicate", "conflict", "skipped")
+        captured, *parts = (row[f"{kind}_bytes_{way}"] for kind in kinds)
+        assert captured == sum(part for part in parts if isinstance(part, int)), row
 
 
-def _saved(target: str) -> Iterator[bytes]:
-    for path in sorted((HERE / "corpus" / target).glob("*")):
-        yield path.read_bytes()
-
-
-def _vectors(layer: str) -> Iterator[bytes]:
-    for path in sorted(BUNDLED.rglob("*.json")):
-        vector = load(path)
-        if vector.get("layer") == layer:
-            pieces = [piece for piece in pieces_of(vector["input"]) if isinstance(piece, bytes)]
-            yield b"".join(pieces)[:_MOST_BYTES]
-
-
-def _of_layer(layer: str, prefixes: tuple[bytes, ...] = (b"",)) -> Callable[[], Iterator[bytes]]:
-    def seeds() -> Iterator[bytes]:
-        for data in _vectors(layer):
-            for prefix in prefixes:
-                yield prefix + data
-
-    return seeds
-
-
-def _captures() -> Iterator[bytes]:
-    for family in FAMILIES.values():
-        yield family.make(3)
-    for name in ("rtmpgo_publish_on_stream_0.pcap", "garbage_on_1935.pcap"):
-        yield (SAMPLES / name).read_bytes()
-
-
-def _packet(flags: int, payload: bytes) -> bytes:
-    return struct.pack(">BH", flags, len(payload)) + payload
-
-
-def _streams() -> Iterator[bytes]:
-    rtmp = [(0, HANDSHAKE), (1, HANDSHAKE + HANDSHAKE[1:]), (0, HANDSHAKE[1:] + LARGE_CHUNKS + CONNECT), (1, CONNECTED)]
-    pieces = [(side, data[at : at + 1400]) for side, data in rtmp for at in range(0, len(data), 1400)]
-    for extra in (0, 8, 10, 12, 14):
-        last = [_packet(side | (extra if place == 5 else 0), data) for place, (side, data) in enumerate(pieces)]
-        yield b"\x00" + b"".join(last)
-    yield b"\x02" + _tunnelled(rtmp)
-    packets = capture_rewriting.read(SAMPLES / "rtmps_tls13_ffmpeg_publish.pcap")
-    client = packets[0].sender
-    yield b"\x01" + b"".join(_packet(packet.sender != client, packet.payload) for packet in packets[:40])
-
-
-def _tunnelled(said: list[tuple[int, bytes]]) -> bytes:
-    """RTMP in the bodies of HTTP requests and responses, one packet for each."""
-    parts = [_http(0, b"POST /open/1 HTTP/1.1", b"\x00"), _http(1, b"HTTP/1.1 200 OK", b"S0000000\n")]
-    pieces = [(side, data[at : at + 1200]) for side, data in said for at in range(0, len(data), 1200)]
-    for number, (side, data) in enumerate(pieces, 1):
-        action = b"idle" if side else b"send"
-        parts.append(_http(0, b"POST /%s/S0000000/%d HTTP/1.1" % (action, number), b"\x00" if side else data))
-        parts.append(_http(1, b"HTTP/1.1 200 OK", b"\x01" + data if side else b"\x01"))
-    return b"".join(parts)
-
-
-def _http(side: int, start: bytes, body: bytes) -> bytes:
-    head = b"\r\nContent-Type: application/x-fcs\r\nContent-Length: %d\r\n\r\n" % len(body)
-    return _packet(side, start + head + body)
-
-
-def _with_saved(name: str, seeds: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
-    def all_of_them() -> Iterator[bytes]:
-        yield from seeds()
-        yield from _saved(name)
-
-    return all_of_them
-
-
-_TARGETS = {
-    "decoder": Target(decoder, _of_layer("chunk", (b"\x04\x00", b"\x00\x01")), 400),
-    "amf0": Target(amf0_values, _of_layer("amf0"), 3000),
-    "amf3": Target(amf3_values, _of_layer("amf3"), 3000),
-    "command": Target(command, _of_layer("command", (b"\x05", b"\x02")), 3000),
-    "tag": Target(tag, _of_layer("tag", (b"\x00", b"\x01")), 3000),
-    "control": Target(control, _of_layer("control", (b"\x00", b"\x03")), 3000),
-    "flv": Target(flv_file, _of_layer("flv"), 2000),
-    "capture": Target(capture, _captures, 150),
-    "streams": Target(streams, _streams, 100),
+TARGETS = {
+    "decoder": Target(decoder, seeds.decoder, 400),
+    "parsers": Target(parser, seeds.parsers, 12_000),
+    "streams": Target(streams, seeds.streams, 100),
+    "captures": Target(captures, seeds.captures, 150),
 }
-TARGETS = {name: target._replace(seeds=_with_saved(name, target.seeds)) for name, target in _TARGETS.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from fuzz import corpus
 from fuzz.targets import TARGETS
 
 _NUMBERS = (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x80\x00", b"\x00\x01")
@@ -34,7 +35,7 @@ def mutated(data: bytes, others: list[bytes], choose: random.Random) -> bytes:
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_and_mutations_of_it(name: str) -> None:
     target = TARGETS[name]
-    seeds = list(target.seeds())
+    seeds = [*target.seeds(), *corpus.saved(name)]
     assert seeds
     for data in seeds:
         target.check(data)

@@ -209,7 +209,10 @@ def _with_frame_type(found: TagHeader, track: Track, payload: bytes, nal_types: 
         length_size = track.length_size or _guess_nals(family, payload, found.start, found.end)[0]
         is_key = nal.is_entry_point(family, nal_types, payload, length_size, found.start, found.end)
     else:
-        is_key = video.frame_header(family, payload[found.start : found.end])[0]
+        try:
+            is_key = video.frame_header(family, payload[found.start : found.end])[0]
+        except DecodeError:  # `_body` has reported it
+            is_key = None
     return found if is_key is None else found._replace(frame_type="key" if is_key else "inter")
 
 

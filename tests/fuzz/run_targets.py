@@ -1,0 +1,118 @@
+"""Fuzz the targets side by side, and print a line for each: python tests/fuzz/run_targets.py [TARGET...]
+
+    --seconds 60     CPU time of each target
+    --directory DIR  receives the inputs that reach new code, those that fail (crash-*), and the logs
+    --save           afterwards, minimise these inputs into the saved corpus
+
+Needs atheris (`pip install rtmp-spark[fuzz]`); without it a sentence says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fuzz import corpus
+from fuzz.targets import TARGETS
+
+_RUN = str(Path(__file__).with_name("run_atheris.py"))
+_NO_ATHERIS = (
+    "Fuzzing was skipped: atheris is not installed. Its wheels exist for Linux on x86-64; install it with "
+    "`pip install 'rtmp-spark[fuzz]'`. The saved corpus is replayed by tests/fuzz/test_corpus.py without it."
+)
+
+
+class Run(NamedTuple):
+    name: str
+    found: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def log(self) -> Path:
+        return self.found.with_suffix(".log")
+
+
+def start(name: str, seconds: float, directory: Path, scratch: Path) -> Run:
+    found, begin = directory / name, scratch / name
+    for path in (found, begin):
+        path.mkdir(parents=True, exist_ok=True)
+    write(begin, (*TARGETS[name].seeds(), *corpus.saved(name)))
+    command = [sys.executable, _RUN, name, str(seconds), f"-artifact_prefix={found}/", str(found), str(begin)]
+    with found.with_suffix(".log").open("wb") as log:
+        environment = {**os.environ, "TMPDIR": str(scratch)}
+        return Run(name, found, subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+
+
+def report(run: Run) -> bool:
+    """Wait for a run and print its line; False if an input failed."""
+    status = run.process.wait()
+    log = run.log.read_text(errors="replace")
+    executed = re.search(r"number_of_executed_units: (\d+)", log)
+    covered = re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", log)
+    edges, inputs = covered[-1] if covered else ("0", "0")
+    print(
+        f"fuzz {run.name}: {int(executed[1]) if executed else 0:,} executions, {int(edges):,} edges covered, "
+        f"{inputs} inputs ({len(list(corpus.saved(run.name)))} of them saved), {'FAILED' if status else 'no failure'}",
+        flush=True,
+    )
+    if status:
+        print(f"{log[-4000:]}\nThe input and the log are in {run.found.parent}.", flush=True)
+    return not status
+
+
+def save(name: str, directory: Path) -> None:
+    """Minimise what was found and what was saved into the archive of a target."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
+        scratch = Path(temporary)
+        inputs, kept = scratch / "inputs", scratch / "kept"
+        inputs.mkdir()
+        kept.mkdir()
+        found = [path.read_bytes() for path in (directory / name).iterdir() if path.name.count("-") == 0]
+        write(inputs, (*found, *corpus.saved(name)))
+        # libFuzzer starts its first argument again for the part of a merge that may crash.
+        again = scratch / "again"
+        again.write_text(f'#!/bin/sh\nexec {sys.executable} {_RUN} {name} inf "$@"\n')
+        again.chmod(0o700)
+        environment = {**os.environ, "TMPDIR": temporary}
+        subprocess.run([again, "-merge=1", kept, inputs], check=True, env=environment, capture_output=True)
+        archive = corpus.save(name, (path.read_bytes() for path in kept.iterdir()))
+    print(f"saved {name}: {len(list(corpus.saved(name)))} inputs, {archive.stat().st_size:,} bytes")
+
+
+def write(directory: Path, inputs: Iterable[bytes]) -> None:
+    for number, data in enumerate(inputs):
+        (directory / str(number)).write_bytes(data)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--directory", type=Path, default=Path("artifacts/fuzz"))
+    parser.add_argument("--save", action="store_true")
+    args = parser.parse_args()
+    if importlib.util.find_spec("atheris") is None:
+        print(_NO_ATHERIS)
+        return 0
+    names = args.targets or list(TARGETS)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+        runs = [start(name, args.seconds, args.directory, Path(scratch)) for name in names]
+        passed = [report(run) for run in runs]
+    if args.save:
+        for name in names:
+            save(name, args.directory)
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
