@@ -16,45 +16,57 @@ import base64
 import hmac
 import os
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rtmp_spark.codec.limits import REDACT_CACHE_CHARACTERS, REDACT_CACHE_TEXTS, REDACT_CACHE_WORDS
+from rtmp_spark.codec.limits import (
+    REDACT_CACHE_CHARACTERS,
+    REDACT_CACHE_LENGTHS,
+    REDACT_CACHE_TEXTS,
+)
 from rtmp_spark.codec.shared_arguments import Arguments
+from rtmp_spark.known_secrets import PREFIX, TOKEN, TOKEN_CHARS, AddedSecrets, KnownSecrets, Secret, Words, secret_of
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
-PREFIX = "key-"
-_TOKEN_CHARS = 16
-_TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{_TOKEN_CHARS}}}")
 
 _NAMED_BY_FIRST_STRING = frozenset(
     "publish play play2 releaseStream FCPublish FCUnpublish FCSubscribe FCUnsubscribe deleteStream closeStream "
     "getStreamLength startTransmit stopTransmit".lower().split()
 )
 _SECRET_FIELDS = frozenset(
-    "password passwd pass pwd secret token key streamkey stream_key auth authorization user username login "
-    "response challenge salt opaque nonce cnonce signature sign".split()
+    "pass pw authorization user username login response challenge salt opaque nonce cnonce sign sig jwt hmac otp pin "
+    "cookie sid session sessionid accesscode".split()
 )
 # Names of fields that end like this are secrets, too: apikey, accessToken, user_password.
-_SECRET_ENDING = re.compile(r"(?:keys?|secret|token|passw(?:or)?d|passphrase|pwd|credentials?|signature|auth)$")
+_SECRET_ENDING = r"(?:keys?|secrets?|tokens?|passw(?:or)?d|passphrase|pwd|credentials?|signature|auth|authorization)"
+_SECRET_NAME = re.compile(rf"(?:.*{_SECRET_ENDING}|{'|'.join(sorted(_SECRET_FIELDS))})", re.DOTALL)
 _URL_FIELDS = frozenset("app tcurl swfurl pageurl".split())
 _KEY_LIKE = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_~-]{16,}")  # a generated part of a path
 _PATH_PART = re.compile(r"[^/?#]+")
-_NAME_FIELDS = frozenset({"details", "streamname", "stream"})
+_NAME_FIELDS = frozenset({"details", "streamname", "stream", "oldstreamname"})
 _ANSWERS_WITH_NAMES = frozenset(
     "onStatus _error onFCPublish onFCUnpublish onFCSubscribe onFCUnsubscribe onPlayStatus".lower().split()
 )
 _HARMLESS_PARAMETERS = frozenset({"authmod", "reason", "code", "vhost", "type", "mode"})
-_PARAMETER = re.compile(r"(?<=[?&])([^=&?\s]+)=([^&\s\]\"']*)")
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_SUBWORD = re.compile(r"[^/.:?&=@#|]+")  # NAME in mp4:NAME.flv
+_PARAMETER = re.compile(
+    r"(?P<mark>[?&#;]|%(?:3[FB]|2[36]))(?P<name>[^=&?#;%\s]+)(?P<equals>=|%3D)(?P<value>[^&\s\]\"']*)", re.IGNORECASE
+)
+_QUERY_PART = re.compile(r"(?P<name>[^=&%]*)(?:(?P<equals>=|%3D)(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
+# token=VALUE, "token": VALUE, Authorization: Bearer VALUE
+_ASSIGNED = re.compile(
+    rf"(?<![\w-])(?P<name>[\w-]*{_SECRET_ENDING}(?:[\"']?\s*=\s*[\"']?|[\"']\s*:\s*[\"']?|:\s+)(?:Bearer |Basic )?)"
+    r"(?P<value>[^\s&\"',;{}]+)",
+    re.IGNORECASE,
+)
+_USER_INFO = re.compile(r"(?<=://)(?:[^/\s@:]*:(?!\d{1,5}(?:/|$))[^\s?#]{0,256}|[^/\s]{1,256})(?=@)")
+_MARK = re.compile(r"[?#;]|%3F", re.IGNORECASE)
 _DEFAULT_INSTANCE = "_definst_"  # of Adobe's and Wowza's servers
-_WORD = re.compile(r"(?P<unit>(?<=[0-9] )m?s\b)|[^\s\"'\[\](){}<>,;]+")  # "10 s" is a time, even if a stream is "s"
-_NO_SECRETS: frozenset[str] = frozenset()
+_LONG_NUMBER = 1000
+_LONG_VALUE = 8  # a parameter of at least this many characters is also hidden in other texts
 
 
 def load_key() -> bytes:
@@ -81,10 +93,10 @@ def load_key() -> bytes:
 
 
 class _Text(NamedTuple):
-    """A text without parameters, and hashes of parts of it."""
+    """A text without parameters, and by length the hashes of its parts that could be a secret."""
 
     plain: str
-    hashes: frozenset[str]
+    parts: dict[int, frozenset[str]]
 
 
 class Redactor:
@@ -97,9 +109,9 @@ class Redactor:
         self._key = key
         self._asked = self if asked_under is None else Redactor(asked_under)
         self._hashes: dict[str, str] = {}  # a cache: the same few texts occur again and again
-        self._urls: dict[str, _Text] = {}  # a cache, with the hashes of secrets
-        self._texts: dict[str, _Text] = {}  # a cache, with the hashes of all words
-        self._hidden: dict[tuple[str, frozenset[str]], str] = {}  # a cache: texts with these secrets hidden
+        self._secrets: dict[str, Secret] = {}  # a cache
+        self._urls: dict[str, tuple[str, list[Secret]]] = {}  # a cache: URLs without their secrets, and these
+        self._texts: dict[str, _Text] = {}  # a cache
 
     @property
     def keeps_secrets(self) -> bool:
@@ -107,9 +119,18 @@ class Redactor:
 
     def token(self, secret: str) -> str:
         """The hash that replaces a secret; a hash is not hashed again."""
-        if self._key is None or not secret or (secret.startswith(PREFIX) and _TOKEN.fullmatch(secret)):
+        if self._key is None or not secret or (secret.startswith(PREFIX) and TOKEN.fullmatch(secret)):
             return secret
         return PREFIX + self.sealed(secret)
+
+    def secret(self, text: str) -> Secret:
+        """A secret as `KnownSecrets` keeps it."""
+        found = self._secrets.get(text)
+        if found is None:
+            found = secret_of(text, self.token)
+            if len(text) <= REDACT_CACHE_CHARACTERS:
+                _kept(self._secrets, text, found)
+        return found
 
     def sealed(self, text: str) -> str:
         """The keyed hash of a text that is only compared, never shown; without a key, the text itself."""
@@ -118,95 +139,113 @@ class Redactor:
         hashed = self._hashes.get(text)
         if hashed is None:
             digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
-            hashed = base64.b32encode(digest).decode()[:_TOKEN_CHARS].lower()
+            hashed = base64.b32encode(digest).decode()[:TOKEN_CHARS].lower()
             if len(text) <= REDACT_CACHE_CHARACTERS:
                 _kept(self._hashes, text, hashed)
         return hashed
 
-    def stream_name(self, name: str) -> str:
-        """A stream name with the name and each value of its query hashed."""
+    def stream_name(self, name: str, known: KnownSecrets | None = None) -> str:
+        """A stream name with the name and each value of its query hashed; long values are added to `known`."""
         base, mark, query = name.partition("?")
-        return self.token(base) + (self.parameters(mark + query) if mark else "")
+        if not mark:
+            return self.token(base)
+        secrets: list[Secret] = []
+        shown = self.token(base) + mark + self._query(query, secrets, bare=True)
+        if known is not None:
+            for secret in secrets:
+                known.add(secret)
+        return shown
+
+    def _query(self, query: str, secrets: list[Secret], *, bare: bool) -> str:
+        """A query with its values hashed, and with `bare` also the parts without a name. Long values are added to
+        `secrets`."""
+
+        def hashed(secret: str) -> str:
+            if len(secret) >= _LONG_VALUE:
+                secrets.append(self.secret(secret))
+            return self.token(secret)
+
+        def part(text: str) -> str:
+            found = _QUERY_PART.fullmatch(text)
+            if found is None or found["equals"] is None:
+                return hashed(text) if bare else self.parameters(text)
+            if found["name"].lower() in _HARMLESS_PARAMETERS:
+                return text
+            return found["name"] + found["equals"] + hashed(found["value"])
+
+        return "&".join(map(part, query.split("&"))) if query and self._key is not None else query
 
     def parameters(self, text: str) -> str:
-        """A text with the values of `?a=b&c=d` and the user part of URLs hashed."""
-        if self._key is None or ("=" not in text and "@" not in text):
+        """A text with the values of `?a=b&c=d`, values with the name of a secret, and the user part of URLs hashed."""
+        if self._key is None or ("=" not in text and "@" not in text and ":" not in text and "%3" not in text):
             return text
         text = _PARAMETER.sub(self._parameter, text)
+        text = _ASSIGNED.sub(lambda found: found["name"] + self.token(found["value"]), text)
         return _USER_INFO.sub(lambda found: self.token(found[0]), text)
 
     def _parameter(self, found: re.Match[str]) -> str:
-        if found[1].lower() in _HARMLESS_PARAMETERS:
+        if found["name"].lower() in _HARMLESS_PARAMETERS:
             return found[0]
-        return f"{found[1]}={self.token(found[2])}"
+        return found["mark"] + found["name"] + found["equals"] + self.token(found["value"])
 
-    def url(self, text: str, known: set[str]) -> str:
+    def url(self, text: str, known: KnownSecrets) -> str:
         """The name of an application or a URL with its parameters, and the parts of its path that look like a key,
         hashed. These are added to `known`."""
         if self._key is None:
             return text
-        found = self._urls.get(text)
-        if found is None:
-            secrets: set[str] = set()
-            found = _Text(self._url(text, secrets), frozenset(secrets))
+        cached = self._urls.get(text)
+        if cached is None:
+            secrets: list[Secret] = []
+            cached = self._url(text, secrets), secrets
             if len(text) <= REDACT_CACHE_CHARACTERS:
-                _kept(self._urls, text, found)
-        known |= found.hashes
-        return found.plain
+                _kept(self._urls, text, cached)
+        for secret in cached[1]:
+            known.add(secret)
+        return cached[0]
 
-    def _url(self, text: str, known: set[str]) -> str:
-        address, mark, query = text.partition("?")
+    def _url(self, text: str, secrets: list[Secret]) -> str:
+        address, mark, query = _partition_url(text)
         scheme, slashes, path = address.rpartition("://")
         host, slash, path = path.partition("/") if slashes else ("", "", path)
 
         def part(found: re.Match[str]) -> str:
-            if not _KEY_LIKE.fullmatch(found[0]) or _TOKEN.fullmatch(found[0]):
+            if not _KEY_LIKE.fullmatch(found[0]):
                 return found[0]
-            known.add(self.token(found[0]))
+            secrets.append(self.secret(found[0]))
             return self.token(found[0])
 
         path = _PATH_PART.sub(part, path)
-        return self.parameters(f"{scheme}{slashes}{host}{slash}{path}{mark}{query}")
+        address = self.parameters(f"{scheme}{slashes}{host}{slash}{path}")
+        return address + mark + self._query(query, secrets, bare=mark == "?")
 
-    def text(self, text: str, known: set[str]) -> str:
-        """Free text with parameters and known secrets hashed; `known` contains the hashes of these."""
-        if self._key is None or not known:
-            return self.parameters(text)
-        if len(text) > REDACT_CACHE_CHARACTERS:
-            return self._without_words(self.parameters(text), known)
+    def text(self, text: str, known: KnownSecrets) -> str:
+        """Free text with parameters and known secrets hashed."""
+        if self._key is None:
+            return text
         found = self._texts.get(text)
         if found is None:
-            plain = self.parameters(text)
-            words = set(_words(plain))
-            if len(words) > REDACT_CACHE_WORDS:
-                return self._without_words(plain, known)
-            found = _kept(self._texts, text, _Text(plain, frozenset(map(self.token, words))))
-        if found.hashes.isdisjoint(known):
-            return found.plain
-        asked = found.plain, found.hashes & known
-        hidden = self._hidden.get(asked)
-        if hidden is None:
-            hidden = _kept(self._hidden, asked, self._without_words(found.plain, known))
-        return hidden
+            found = _Text(self.parameters(text), {})
+            if len(text) <= REDACT_CACHE_CHARACTERS:
+                _kept(self._texts, text, found)
+        for length in known.lengths:
+            if length > len(found.plain):
+                continue
+            hashes = found.parts.get(length)
+            if hashes is None:
+                hashes = self._parts(found, length)
+            if hashes is None or not hashes.isdisjoint(known.tokens):
+                return known.hidden(found.plain, self.token)
+        return found.plain
 
-    def _without_words(self, text: str, known: set[str]) -> str:
-        return _WORD.sub(lambda found: self._word(found, known), text)
+    def _parts(self, text: _Text, length: int) -> frozenset[str] | None:
+        """The hashes of the parts of this length; None if the text is long or has been searched for many lengths, so
+        that searching once for all secrets is faster."""
+        if len(text.plain) > REDACT_CACHE_CHARACTERS or len(text.parts) >= REDACT_CACHE_LENGTHS:
+            return None
+        hashes = text.parts[length] = frozenset(map(self.token, Words(text.plain).parts(length)))
+        return hashes
 
-    def _word(self, found: re.Match[str], known: set[str]) -> str:
-        word = found[0]
-        if found["unit"]:
-            return word
-        for candidate in _candidates(word):
-            if candidate and self.token(candidate) in known:
-                return word.replace(candidate, self.token(candidate))
-        return _SUBWORD.sub(lambda found: self._known_token(found[0], known), word)
-
-    def _known_token(self, word: str, known: set[str]) -> str:
-        """The hash of a word that is a known secret, any other word unchanged."""
-        token = self.token(word)
-        return token if token in known else word
-
-    def arguments(self, name: str | None, args: list[Any], known: set[str]) -> list[Any]:
+    def arguments(self, name: str | None, args: list[Any], known: KnownSecrets) -> list[Any]:
         """The arguments of a command with secrets hashed; the hash of a stream name in them is added to `known`."""
         if self._key is None:
             return args
@@ -215,66 +254,65 @@ class Redactor:
             self._learn_from_url(args[0] if args else None, known)
             # Arguments after the command object come from a script: often a user name and a password.
             texts = ((a, _text_of(a)) for a in args[1:])
-            rest = [self.value(a, known) if text is None else self._learned(text, known) for a, text in texts]
+            rest = [self.value(a, known) if text is None else self._remembered(text, known) for a, text in texts]
             return [self.value(a, known) for a in args[:1]] + rest
         if lowered in _NAMED_BY_FIRST_STRING:
             return self._named(args, known)
         return [self.value(a, known) for a in args]
 
-    def _learn_from_url(self, connect: Any, known: set[str]) -> None:
+    def _learn_from_url(self, connect: Any, known: KnownSecrets) -> None:
         """What follows the application in tcUrl names the stream (rtmp-go writes it so)."""
         app, url = (connect.get("app"), connect.get("tcUrl")) if isinstance(connect, dict) else (None, None)
         if isinstance(app, str) and isinstance(url, str) and app:
             following = url.partition("?")[0].partition(f"/{app}/")[2]
-            known.update(self.token(part) for part in following.split("/") if part and part != _DEFAULT_INSTANCE)
+            for part in following.split("/"):
+                if part and part != _DEFAULT_INSTANCE:
+                    known.add(self.secret(part))
 
-    def _learned(self, secret: str, known: set[str]) -> str:
-        token = self.token(secret)
-        known.add(token)
-        return token
+    def _remembered(self, secret: str, known: KnownSecrets) -> str:
+        known.add(self.secret(secret))
+        return self.token(secret)
 
-    def secrets_in(self, name: str | None, args: list[Any]) -> frozenset[str]:
-        """The hashes of the secrets in a command; commands of the same bytes share them."""
+    def secrets_in(self, name: str | None, args: list[Any]) -> list[Secret]:
+        """The secrets in a command; commands of the same bytes share them."""
         if self._key is None:
-            return _NO_SECRETS
+            return []
         notes = args.notes if type(args) is Arguments else {}
         noted = notes.get(Redactor)
         if noted is None or noted[0] is not self:
-            noted = notes[Redactor] = self, frozenset(self._secrets_in((name or "").lower(), args))
-        found: frozenset[str] = noted[1]
+            noted = notes[Redactor] = self, self._secrets_in((name or "").lower(), args)
+        found: list[Secret] = noted[1]
         return found
 
-    def _secrets_in(self, name: str, args: list[Any]) -> set[str]:
-        found: set[str] = set()
+    def _secrets_in(self, name: str, args: list[Any]) -> list[Secret]:
         if name in _NAMED_BY_FIRST_STRING:
             stream = _stream_in(args)
-            if stream is not None:
-                found.add(self.token(stream))
-                found.add(self.token(stream.rpartition(":")[2]))  # mp4:NAME
-        elif name == "connect":
-            self.arguments(name, args, found)
-        return found
+            return [] if not stream else [self.secret(stream)]
+        if name != "connect":
+            return []
+        found = AddedSecrets()
+        self.arguments(name, args, found)
+        return found.added
 
-    def _named(self, args: list[Any], known: set[str]) -> list[Any]:
+    def _named(self, args: list[Any], known: KnownSecrets) -> list[Any]:
         redacted: list[Any] = []
         found = False
         for value in args:
             text = None if found else _text_of(value)
             if text is not None:
                 found = True
-                known.add(self.token(text.partition("?")[0]))
-                redacted.append(_tagged(self.stream_name(text)))
+                known.add(self.secret(text.partition("?")[0]))
+                redacted.append(_tagged(self.stream_name(text, known)))
             else:
                 redacted.append(self.value(value, known))
         return redacted
 
-    def value(self, value: Any, known: set[str], field: str = "") -> Any:
+    def value(self, value: Any, known: KnownSecrets, field: str = "") -> Any:
         """Any value of the tagged JSON with secrets hashed; `field` is the name of its property."""
         if isinstance(value, str):
             lowered = field.lower()
-            if lowered in _SECRET_FIELDS or _SECRET_ENDING.search(lowered):
-                known.add(self.token(value))
-                return self.token(value)
+            if _is_secret(field):
+                return self._remembered(value, known)
             if lowered in _URL_FIELDS:
                 return self.text(self.url(value, known), known)
             if lowered in _NAME_FIELDS:
@@ -286,13 +324,26 @@ class Redactor:
             text = _text_of(value)
             if text is not None:
                 return _tagged(self.value(text, known, field))
-            if "$pairs" in value and isinstance(value["$pairs"], list):
-                return {"$pairs": [[k, self.value(v, known, str(k))] for k, v in value["$pairs"]]}
+            within = field if _is_secret(field) else ""
+            for pairs in ("$pairs", "$dictionary"):
+                if isinstance(value.get(pairs), list):
+                    named = ((k, v, within or (k if isinstance(k, str) else "")) for k, v in value[pairs])
+                    return {pairs: [[self.value(k, known), self.value(v, known, name)] for k, v, name in named]}
+            raw = "$bytes" if "$bytes" in value else "bytes" if "$external" in value else ""
+            if raw and isinstance(value[raw], str):
+                return {**value, raw: self._bytes(bytes.fromhex(value[raw]), known, within).hex()}
             return {
-                self.text(k, known): self.value(v, known, k if not k.startswith("$") else field)
+                self.text(k, known): self.value(v, known, within or (field if k.startswith("$") else k))
                 for k, v in value.items()
             }
+        if isinstance(value, (int, float)) and abs(value) >= _LONG_NUMBER and _is_secret(field):
+            return self._remembered(f"{value:.15g}", known)
         return value
+
+    def _bytes(self, data: bytes, known: KnownSecrets, field: str) -> bytes:
+        """Bytes inside a command, in which a text may be."""
+        hidden = self.value(data.decode("utf-8", "surrogateescape"), known, field)
+        return str(hidden).encode("utf-8", "surrogateescape")
 
     def matches(self, wanted: str, name: str | None) -> bool:
         """Whether `wanted` is this stream name, with or without its query, or the hash of it."""
@@ -302,27 +353,23 @@ class Redactor:
         return wanted in (name, base, self._asked.stream_name(name), self._asked.token(base))
 
 
-def _candidates(word: str) -> list[str]:
-    """A word and its parts, each of which may be a stream name."""
-    bare = word.rstrip(".:!?")
-    plain = bare.partition("?")[0]
-    return [word, bare, *word.split("/"), *bare.split("/"), *plain.split("/")]
-
-
-def _words(text: str) -> Iterator[str]:
-    """Every part of a text that is compared with known secrets."""
-    for found in _WORD.finditer(text):
-        if not found["unit"]:
-            yield from filter(None, _candidates(found[0]))
-            yield from _SUBWORD.findall(found[0])
-
-
 def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
     """The value, added to a cache of a limited size."""
     if len(cache) >= REDACT_CACHE_TEXTS:
         cache.clear()
     cache[key] = value
     return value
+
+
+@lru_cache(1024)
+def _is_secret(field: str) -> bool:
+    return _SECRET_NAME.fullmatch(field.lower().replace("-", "").replace("_", "")) is not None
+
+
+def _partition_url(text: str) -> tuple[str, str, str]:
+    """A URL before its parameters, what separates them, and the parameters."""
+    found = _MARK.search(text)
+    return (text, "", "") if found is None else (text[: found.start()], found[0], text[found.end() :])
 
 
 def _text_of(value: Any) -> str | None:

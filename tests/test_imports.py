@@ -41,6 +41,7 @@ ORDER = (
     Package("rtmp_spark.vectors"),
     Package("rtmp_spark.schema", ("pyarrow",)),
     Package("rtmp_spark.views"),
+    Package("rtmp_spark.known_secrets"),
     Package("rtmp_spark.redact"),
     Package("rtmp_spark.install_command"),
     Package("rtmp_spark.capture.memory_tuning"),
@@ -85,8 +86,8 @@ LIGHT = {
         "rtmp_spark.commands.output.error_message",
     ),
     "rtmp_relay": (
-        "rtmp_spark.codec", "rtmp_spark.redact", "rtmp_spark.capture.files.pcap", "rtmp_spark.capture.tcp",
-        "rtmp_spark.conversation", "rtmp_spark.forensics",
+        "rtmp_spark.codec", "rtmp_spark.known_secrets", "rtmp_spark.redact", "rtmp_spark.capture.files.pcap",
+        "rtmp_spark.capture.tcp", "rtmp_spark.conversation", "rtmp_spark.forensics",
     ),
 }  # fmt: skip
 # Found by name, not by import order: the command line loads its commands, `completion` reads the parsers.

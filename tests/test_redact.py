@@ -12,6 +12,7 @@ from rtmp_spark.codec.shared_arguments import Arguments
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import CommandFact
 from rtmp_spark.conversation.session import Session
+from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import KEY_VARIABLE, Redactor, carries_credentials, load_key
 
 
@@ -25,7 +26,7 @@ def test_the_same_secret_gives_the_same_hash_under_one_key_only() -> None:
 
 
 def test_commands_lose_keys_tokens_and_passwords_only() -> None:
-    redact, known = Redactor(b"k"), set[str]()
+    redact, known = Redactor(b"k"), KnownSecrets()
     given = {
         "app": "live?user=bob&authmod=adobe",
         "tcUrl": "rtmp://bob:pw@example.org:1935/live?token=abc",
@@ -48,7 +49,7 @@ def test_commands_lose_keys_tokens_and_passwords_only() -> None:
 
 def test_a_secret_that_is_not_utf8_is_hashed() -> None:
     """Old encoders write Latin-1; the tables show the bytes of such texts."""
-    redact, known = Redactor(b"k"), set[str]()
+    redact, known = Redactor(b"k"), KnownSecrets()
 
     def latin(text: str) -> dict[str, str]:
         return {"$badstring": text.encode("latin-1").hex()}
@@ -76,7 +77,7 @@ def test_commands_with_stream_names_may_carry_credentials() -> None:
 
 
 def test_a_known_stream_name_is_hashed_in_later_texts() -> None:
-    redact, known = Redactor(b"k"), set[str]()
+    redact, known = Redactor(b"k"), KnownSecrets()
     redact.arguments("publish", [None, "show1", "live"], known)
     status = {"level": "status", "description": "show1 is now published. Stream rtmp/show1 (show1).", "x": "show12"}
     (_, answer) = redact.arguments("onStatus", [None, status], known)
@@ -87,7 +88,8 @@ def test_a_known_stream_name_is_hashed_in_later_texts() -> None:
 
 def test_a_unit_is_not_a_stream_name() -> None:
     redact = Redactor(b"k")
-    known = {redact.token("s")}
+    known = KnownSecrets()
+    known.add(redact.secret("s"))
     assert redact.text("10.0 s after s.", known) == f"10.0 s after {redact.token('s')}."
 
 
@@ -110,8 +112,9 @@ def test_the_key_of_a_user_is_made_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_known_name_is_hashed_after_its_application_and_before_punctuation() -> None:
-    redactor, known = Redactor(b"key"), set[str]()
-    known |= redactor.secrets_in("play", [None, "secret"])
+    redactor, known = Redactor(b"key"), KnownSecrets()
+    for secret in redactor.secrets_in("play", [None, "secret"]):
+        known.add(secret)
     for text in ("Playing live/secret.", "Playing secret.", "live/secret is gone", "secret: gone"):
         assert "secret" not in redactor.text(text, known), text
     assert redactor.text("Playing live/other.", known) == "Playing live/other."
@@ -146,10 +149,10 @@ def test_shared_arguments_are_redacted_per_connection() -> None:
 
 
 def test_a_stream_name_in_the_url_is_hashed_before_publish_names_it() -> None:
-    redactor, known = Redactor(b"key"), set[str]()
+    redactor, known = Redactor(b"key"), KnownSecrets()
     (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/fwd?x=1"}], known)
     assert shown["app"] == "live" and "fwd" not in shown["tcUrl"] and redactor.token("fwd") in known
-    (shown,) = redactor.arguments("connect", [{"app": "live/fwd", "tcUrl": "rtmp://h/live/fwd"}], set())
+    (shown,) = redactor.arguments("connect", [{"app": "live/fwd", "tcUrl": "rtmp://h/live/fwd"}], KnownSecrets())
     assert shown["tcUrl"] == "rtmp://h/live/fwd"  # an application in two parts
-    (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/_definst_"}], set())
+    (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/_definst_"}], KnownSecrets())
     assert shown["tcUrl"] == "rtmp://h/live/_definst_"

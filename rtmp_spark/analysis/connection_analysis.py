@@ -35,6 +35,7 @@ from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
 from rtmp_spark.forensics.fact_rules import fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold, SavedKind
 from rtmp_spark.forensics.loss_rules import loss_pct
+from rtmp_spark.known_secrets import KnownSecrets, SavedSecrets
 
 _ALL_TIME = 1 << 62  # later than every packet
 
@@ -67,7 +68,7 @@ class ConnectionObserver:
 class AnalysisState(TypedDict):
     conversation: ConversationState
     session: SessionState
-    secrets: list[str]
+    secrets: SavedSecrets
     rules: RulesState | None
     findings: list[SavedKind]
     seconds: list[SecondsState]
@@ -337,7 +338,7 @@ class ConnectionAnalysis:
         return {
             "conversation": conversation,
             "session": self.session.state(self.secrets),
-            "secrets": sorted(self.secrets.known),
+            "secrets": self.secrets.known.state(redaction.secrets.forms),
             "rules": None if self.rules is None else self.rules.state(),
             "findings": self.findings.state(self.secrets.hide),
             "seconds": [seconds.state() for seconds in self.seconds],
@@ -348,7 +349,7 @@ class ConnectionAnalysis:
         own = cls(connection, context)
         saved = state["conversation"]
         own.conversation = Conversation.resume(saved, connection, context.options, context.tunnels)
-        own.secrets.known.update(state["secrets"])
+        own.secrets.known = KnownSecrets.resume(state["secrets"])
         own.session = Session.resume(state["session"])
         own.rules = own._new_rules()
         if own.rules is not None and state["rules"] is not None:

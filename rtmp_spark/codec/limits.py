@@ -268,8 +268,9 @@ RTMPT_NOTES = 64  # findings about one connection or session between two windows
 
 REDACT_CACHE_TEXTS = 4096  # hashes that are kept for texts that occur again
 REDACT_CACHE_CHARACTERS = 1024  # of such a text
-REDACT_CACHE_WORDS = 64  # in such a text; each is kept as a hash
-REDACT_CACHE_SECRETS = 8  # known secrets of a connection; texts of connections with more are not kept
+REDACT_CACHE_LENGTHS = 4  # of known secrets, for each of which the hashes of such a text are kept
+REDACT_CACHE_SECRETS = 16  # known secrets of a connection; commands of connections with more are not kept
+REDACT_LENGTHS = 64  # of the known secrets of a connection that are searched in texts
 
 
 # -- conversation -----------------------------------------------------------------------------------------------------

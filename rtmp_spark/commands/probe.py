@@ -94,6 +94,7 @@ def _described(case: Case) -> dict[str, object]:
 
 
 def _probe_server(args: argparse.Namespace) -> int:
+    from rtmp_relay.rtmp_url import without_name
     from rtmp_spark.commands.output.progress.progress_line import ProgressLine
     from rtmp_spark.probe.catalogue import choose
     from rtmp_spark.probe.outcome import Verdict
@@ -124,18 +125,17 @@ def _probe_server(args: argparse.Namespace) -> int:
     progress.done()
     if lost:
         print("The server stopped during the run: it does not answer any more.", file=sys.stderr)
-    where, _, query = args.url.partition("?")
-    return _report(args, results, f"{where}?***" if query else where, lost)
+    return _report(args, results, without_name(args.url), lost)
 
 
 def _target(args: argparse.Namespace) -> Target:
-    from rtmp_relay.rtmp_url import RTMPT_PORTS, parse_url
+    from rtmp_relay.rtmp_url import RTMPT_PORTS, parse_url, without_name
     from rtmp_spark.probe.wire import Target
 
     where, mark, query = args.url.partition("?")
     scheme, _, path = where.partition("://")
     if path.strip("/").count("/") == 0:
-        raise UserError(f"{args.url!r} has no app.", f"Write it as {scheme}://host[:port]/app[/name].")
+        raise UserError(f"{without_name(args.url)!r} has no app.", f"Write it as {scheme}://host[:port]/app[/name].")
     with_name = path.strip("/").count("/") >= 2
     url = parse_url(args.url if with_name else where.rstrip("/") + "/probe" + mark + query, rtmpt=True)
     name, _, query = url.name.partition("?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from rtmp_spark.codec.json_value import Json
@@ -14,6 +15,10 @@ class ConnectArguments(NamedTuple):
     app: str | None
     tc_url: str | None
     flash_ver: str | None
+
+
+# NetStream.Play.Start, status: such a code or level is no secret, even if a stream is named "Start".
+PLAIN_CODE = re.compile(r"[A-Za-z.]+")
 
 
 class Status(NamedTuple):

@@ -7,24 +7,26 @@ import re
 from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.facts import CommandFact, Facts, FaultFact, Notable, Row
 from rtmp_spark.conversation.roles import FROM_CLIENT, FROM_SERVER
+from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor, carries_credentials
 
 _NAMES_OF_RTMP = FROM_CLIENT | FROM_SERVER | {"onMetaData", "@setDataFrame", "@clearDataFrame"}
-_WORDS = re.compile(rb"[A-Za-z0-9_~%+-]{4,}")
+_TEXTS = re.compile(rb"[ -~]{4,}")
 
 
 class ConnectionSecrets:
-    """`known` holds the hashes of the stream names seen so far."""
+    """`known` holds the stream names and other secrets seen so far."""
 
     __slots__ = ("known", "redactor")
 
-    def __init__(self, redactor: Redactor, known: set[str] | None = None) -> None:
+    def __init__(self, redactor: Redactor, known: KnownSecrets | None = None) -> None:
         self.redactor = redactor
-        self.known = known if known is not None else set()
+        self.known = known if known is not None else KnownSecrets()
 
     def learn(self, fact: CommandFact) -> None:
         """Remember the stream name that a command carries."""
-        self.known.update(self.redactor.secrets_in(fact.name, fact.args))
+        for secret in self.redactor.secrets_in(fact.name, fact.args):
+            self.known.add(secret)
 
     def hide(self, text: str) -> str:
         """The text without URL parameters and known stream names."""
@@ -44,27 +46,34 @@ class ConnectionSecrets:
         return self.redactor.arguments(fact.name, fact.args, self.known)
 
     def payloads_without_secrets(self, facts: Facts) -> list[Row]:
-        """The payloads of messages, without those of commands that may carry credentials."""
+        """The payloads of messages, without those that contain a known secret and those of commands that may carry
+        credentials."""
         if self.redactor.keeps_secrets:
             return facts.payloads
         commands = {f.msg_no: f for f in facts.notable if isinstance(f, CommandFact)}
         for fact in commands.values():
             self.learn(fact)
-        return [row for row in facts.payloads if row[0] not in commands or not self._shows(commands[row[0]], row[1])]
+        return [row for row in facts.payloads if not self._shows(commands.get(row[0]), row[1])]
 
-    def _shows(self, fact: CommandFact, payload: bytes) -> bool:
-        """Whether the payload of a command may contain a secret."""
-        if carries_credentials(fact.name) or self.arguments(fact) != fact.args:
-            return True
-        if self.command_name(fact.name) != fact.name:
-            return True
+    def _shows(self, fact: CommandFact | None, payload: bytes) -> bool:
+        """Whether the payload of a message may contain a secret; `fact` if it is a command."""
+        if fact is not None:
+            if carries_credentials(fact.name) or self.arguments(fact) != fact.args:
+                return True
+            if self.command_name(fact.name) != fact.name:
+                return True
         return self.is_known_in(payload)
 
     def is_known_in(self, payload: bytes | bytearray) -> bool:
-        """Whether a word of the payload is a known secret."""
-        words = {word.decode() for word in _WORDS.findall(payload)}
-        words |= {word[1:] for word in words}  # the length before a string may be a printable character
-        return any(self.redactor.token(word) in self.known for word in words)
+        """Whether the payload contains a known secret."""
+        if not self.known.tokens:
+            return False
+        for found in _TEXTS.findall(payload):
+            text = found.decode()
+            # The length before a string may be a printable character.
+            if any(self.known.hidden(part, self.redactor.token) != part for part in (text, text[1:])):
+                return True
+        return False
 
 
 class PendingFactRedaction:
@@ -72,8 +81,12 @@ class PendingFactRedaction:
     nothing. `stream_names` collects (name, redacted name) of publish and play."""
 
     def __init__(self, secrets: ConnectionSecrets) -> None:
-        self._secrets = ConnectionSecrets(secrets.redactor, set(secrets.known))
+        self._secrets = ConnectionSecrets(secrets.redactor, secrets.known.copy_for_pending())
         self.stream_names: list[tuple[str, str]] = []
+
+    @property
+    def secrets(self) -> KnownSecrets:
+        return self._secrets.known
 
     def fact(self, fact: Notable) -> Notable:
         redactor = self._secrets.redactor

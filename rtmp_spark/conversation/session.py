@@ -38,6 +38,7 @@ from rtmp_spark.conversation.handshakes import Handshakes, HandshakesState
 from rtmp_spark.conversation.media_row import STREAM_ID, TS
 from rtmp_spark.conversation.pending_requests import PendingRequests, PendingState, Request
 from rtmp_spark.conversation.stream_span import StreamSpan
+from rtmp_spark.known_secrets import KnownSecrets
 
 _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 BAD_NAME = "NetStream.Publish.BadName"
@@ -360,8 +361,8 @@ class Session:
         numbers = {id(span): span.number for span in self.spans}
         return {
             "handshake": self.handshake.state(),
-            "app": self.app and redactor.url(self.app, set()),
-            "tc_url": self.tc_url and redactor.url(self.tc_url, set()),
+            "app": self.app and redactor.url(self.app, KnownSecrets()),
+            "tc_url": self.tc_url and redactor.url(self.tc_url, KnownSecrets()),
             "flash_ver": self.flash_ver and hide(self.flash_ver),
             "server_ver": self.server_ver and hide(self.server_ver),
             "spans": [span.state(span.name and redactor.stream_name(span.name)) for span in self.spans],

@@ -28,6 +28,14 @@ class RtmpUrl:
         return f"{self.scheme}://{address}/{self.app}"
 
 
+def without_name(text: str) -> str:
+    """A URL, or what was given as one, without what may be a secret: user, stream name, query."""
+    scheme, slashes, rest = text.partition("://") if "://" in text else ("", "", text)
+    host, *parts = rest.partition("?")[0].split("/")
+    app = [*parts[:1], *["***"] * (len(parts) > 1)]
+    return scheme + slashes + "/".join([host.rpartition("@")[2], *app]) + "?***" * ("?" in rest)
+
+
 def parse_url(text: str, rtmpt: bool = False) -> RtmpUrl:
     """Parse an RTMP URL: the first part of the path is the app, the rest is the stream name. Raises UserError.
 
@@ -36,14 +44,14 @@ def parse_url(text: str, rtmpt: bool = False) -> RtmpUrl:
     remedy = "Write it as rtmp://host[:port]/app/name."
     parts = urlsplit(text)
     if parts.scheme not in (_ALL_PORTS if rtmpt else PORTS):
-        raise UserError(f"{text!r} is not an RTMP URL.", remedy)
+        raise UserError(f"{without_name(text)!r} is not an RTMP URL.", remedy)
     try:
         port = parts.port or _ALL_PORTS[parts.scheme]
     except ValueError:
-        raise UserError(f"The port in {text!r} is invalid.", remedy) from None
+        raise UserError(f"The port in {without_name(text)!r} is invalid.", remedy) from None
     app, _, name = parts.path.strip("/").partition("/")
     if not parts.hostname or not app or not name:
-        raise UserError(f"{text!r} lacks a host, an app or a stream name.", remedy)
+        raise UserError(f"{without_name(text)!r} lacks a host, an app or a stream name.", remedy)
     if parts.query:
         name = f"{name}?{parts.query}"
     return RtmpUrl(parts.scheme, parts.hostname, port, app, name)

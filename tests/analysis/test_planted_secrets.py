@@ -10,43 +10,13 @@ from pathlib import Path
 
 import pytest
 from kit.decoded_tables import RtmpTalk, decode, redacting
-from kit.rtmp_talks import CLIENT, SERVER
+from kit.planted_secrets import FIELDS, KEY, PLACES, connecting, planted, publishing
 
 from rtmp_spark import cli
 from rtmp_spark.analysis.core import AnalysisCore
 from rtmp_spark.analysis.recording import ALL_TABLES
 from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.packets.dissector import Dissector
-
-KEY = "sk7f3aSECRETKEY99x"
-
-
-def planted(path: Path, *, media: bool = False) -> Path:
-    said = RtmpTalk().handshake()
-    url = f"rtmp://user:{KEY}@h/live/{KEY}?token={KEY}"
-    said.command(
-        CLIENT, "connect", 1,
-        {"app": f"live/{KEY}", "tcUrl": url, "swfUrl": f"http://h/{KEY}.swf?a={KEY}", "pageUrl": f"http://h/?s={KEY}",
-         "flashVer": f"x {KEY}", "fourCcList": [KEY], "apikey": KEY, "accessToken": KEY, "pass": KEY}, KEY,
-    )  # fmt: skip
-    said.command(SERVER, "_result", 1, {"fmsVer": f"v {KEY}"}, {"code": "NetConnection.Connect.Success", "ex": KEY})
-    names = "releaseStream FCPublish FCSubscribe getStreamLength DVRGetStreamInfo set_playlist"
-    for name in (*names.split(), KEY):
-        said.command(CLIENT, name, 2, None, KEY)
-    said.command(CLIENT, "createStream", 4, None).command(SERVER, "_result", 4, None, 1.0)
-    said.command(CLIENT, "publish", 0, None, f"mp4:{KEY}?k={KEY}", KEY, stream_id=1)
-    about = {"description": f"{KEY} is already publishing /live/{KEY}.", "details": KEY, "clientid": KEY}
-    said.command(SERVER, "onStatus", 0, None, {"level": "error", "code": "NetStream.Publish.BadName", **about})
-    data = {"filename": f"{KEY}.flv", "title": KEY, KEY: KEY, "path": f"/rec/{KEY}.flv", "encoder": f"Lavf58 {KEY}",
-            "videocodecid": KEY}  # fmt: skip
-    said.command(CLIENT, "@setDataFrame", None, "onMetaData", data, stream_id=1)
-    said.command(CLIENT, "onTextData", None, {"text": f"key={KEY}"}, stream_id=1)
-    shared = len(KEY).to_bytes(2, "big") + KEY.encode() + bytes(12) + b"\x01\0\0\0\0"
-    said.send(CLIENT, 19, shared)
-    said.send(CLIENT, 20, b"\x02" + len(KEY).to_bytes(2, "big") + KEY.encode() + b"\x0d\x0e")  # broken: a finding
-    if media:
-        said.send(CLIENT, 8, b"\xaf\x00\x12\x10", stream_id=1).send(CLIENT, 8, b"\xaf\x01abcd", stream_id=1)
-    return said.bye().write(path)
 
 
 def test_no_table_contains_the_key(tmp_path: Path) -> None:
@@ -56,6 +26,55 @@ def test_no_table_contains_the_key(tmp_path: Path) -> None:
         for row in rows:
             assert KEY not in repr(row).replace("\\x", ""), table
             assert KEY.encode().hex() not in repr(row), table
+
+
+def shown(said: RtmpTalk, key: str, directory: Path) -> list[str]:
+    """The columns that show the key."""
+    settings, path = replace(redacting(), keep_payloads=True), said.bye().write(directory / "said.pcap")
+    tables = decode(path, settings=settings, tables=(*ALL_TABLES, "payloads"))
+    assert tables["commands"]
+    wanted = (key.encode(), key.encode().hex().encode())
+    return sorted(
+        f"{table}.{column}"
+        for table, rows in tables.items()
+        for row in rows
+        for column, value in row.items()
+        for text in (value if isinstance(value, bytes) else str(value).encode(),)
+        if any(form in text for form in wanted)
+    )
+
+
+KEYS = (KEY, "abcd-efgh-1jkl", "s7+A/Cxy==", "key with space", "x{y}a,b", "clé-1")
+# Payloads that are not commands are searched for ASCII texts only.
+IN_PLACES = [(k, p) for k in KEYS for p in PLACES if k.isascii() or p not in ("unknown type", "video")]
+
+
+@pytest.mark.parametrize(("key", "place"), IN_PLACES)
+def test_a_name_is_hidden_wherever_it_occurs(key: str, place: str, tmp_path: Path) -> None:
+    for name_first in (True, False):
+        said = connecting()
+        if name_first:
+            publishing(said, key)
+        PLACES[place](said, key)
+        if not name_first:
+            publishing(said, key)
+        assert shown(said, key, tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["mp4:{}.mp4", "instance/{}", "{}?a=1"])
+def test_the_key_is_found_without_what_belongs_to_the_name(name: str, tmp_path: Path) -> None:
+    said = connecting()
+    publishing(said, name.format(KEY))
+    PLACES["path"](said, KEY)
+    assert shown(said, KEY, tmp_path) == []
+
+
+@pytest.mark.parametrize("fields", FIELDS, ids=str)
+def test_fields_that_are_secrets_by_their_name_or_form(fields: dict[str, object], tmp_path: Path) -> None:
+    said = connecting(**fields)
+    publishing(said, "cam")
+    PLACES["text"](said, "something else")
+    assert shown(said, KEY, tmp_path) == []
 
 
 def test_no_saved_state_contains_the_key(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rtmp_spark.codec.handshake import PACKET_SIZE, parse_packet1
 from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.media.tag import parse_tag
 from rtmp_spark.codec.message import parse_aggregate, parse_control
+from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor
 
 
@@ -42,7 +43,7 @@ def command(data: bytes) -> None:
     if data:
         parsed = parse_command(15 + data[0] % 6, data[1:])
         name = parsed.name if isinstance(parsed.name, str) else None
-        Redactor(b"fuzz").arguments(name, amf.to_json_values(parsed.args), set())
+        Redactor(b"fuzz").arguments(name, amf.to_json_values(parsed.args), KnownSecrets())
 
 
 def shared_object(data: bytes) -> None:
@@ -122,9 +123,9 @@ def key_log(data: bytes) -> None:
 
 def texts(data: bytes) -> None:
     """Redaction of any text, of which the first word is a known secret."""
-    redactor, known = Redactor(b"fuzz"), set[str]()
+    redactor, known = Redactor(b"fuzz"), KnownSecrets()
     text = data.decode("utf-8", "replace")
-    redactor.learn("publish", [None, text.partition(" ")[0]], known)
+    known.add(redactor.secret(text.partition(" ")[0]))
     redactor.url(text, known)
     redactor.value({"description": text, "tcUrl": text, "streamName": text}, known)
 

@@ -19,6 +19,8 @@ import pytest
 from kit import capture_rewriting
 from kit.equal_tables import KEY, Tables, difference, sequential
 from kit.in_process_ingest import ingest_in_process, lake_rows, scanned
+from kit.planted_secrets import KEY as PLANTED
+from kit.planted_secrets import PLACES, connecting, publishing
 from kit.wrapped_connections import Said, Tunnel, in_tls, over_tcp, said
 from kit.wrapped_connections import write as written
 
@@ -184,6 +186,23 @@ def test_a_saved_connection_holds_no_secret(sample_pcaps: Path, tmp_path: Path, 
         assert ("abc123" in state, "d41" in state) == (keep, keep)
         tables.ingest(files[1:])
         assert difference(sequential(files, keep_secrets=keep), tables.rows) == ""
+
+
+@pytest.mark.parametrize("at", range(8, 30, 2))
+def test_a_saved_connection_knows_its_secrets(tmp_path: Path, at: int) -> None:
+    """A name that is saved as a hash is found in later texts, also without what belongs to it (mp4:NAME.mp4)."""
+    said = connecting()
+    publishing(said, f"mp4:{PLANTED}.mp4")
+    for show in PLACES.values():
+        show(said, PLANTED)
+    files = cut_file(said.bye().write(tmp_path / "said.pcap"), tmp_path, [at])
+    tables = Tables(tmp_path)
+    for file in files:
+        tables.ingest([file])
+        assert PLANTED not in str(tables.rows)
+        for row in tables.rows["open_flows"]:
+            assert PLANTED not in json.dumps(state_of(row["state"]))
+    assert difference(sequential(files), tables.rows) == ""
 
 
 def cut_file(path: Path, directory: Path, places: Iterable[int]) -> list[Path]:

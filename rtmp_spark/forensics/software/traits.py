@@ -15,7 +15,7 @@ from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import REDACTED_NAMES, TRAIT_CHARS, TRAIT_FIRST_MESSAGES
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
 from rtmp_spark.codec.shared_arguments import noted
-from rtmp_spark.conversation.command_arguments import fields, text
+from rtmp_spark.conversation.command_arguments import PLAIN_CODE, fields, text
 from rtmp_spark.conversation.facts import CommandFact, ControlFact, HandshakeFact, Place
 
 _DESCRIPTION_CHARS = 4 * TRAIT_CHARS  # of a status, before the stream name is removed
@@ -124,7 +124,7 @@ class TraitCollector:
             status = fields(fact.args[1])
             self._add(direction, "status_csid", fact.csid)
             code = text(status.get("code")) or ""
-            if code.startswith("NetStream."):
+            if code.startswith("NetStream.") and PLAIN_CODE.fullmatch(code):
                 description = (text(status.get("description")) or "")[:_DESCRIPTION_CHARS]
                 nameless = _without_name(description, self._name, self._sealed)
                 self._add(direction, code.removeprefix("NetStream."), nameless)

@@ -76,9 +76,10 @@ class ConnectionStreams:
 
     def _client_command(self, stream_id: int, command: Command) -> None:
         name, first = command.name, command.arg(1)
-        if len(self._secrets.known) > _KEPT_SECRETS:
+        if len(self._secrets.known.tokens) > _KEPT_SECRETS:
             self._secrets.known.clear()
-        self._secrets.known.update(self._secrets.redactor.secrets_in(name, to_json_values(command.args)))
+        for secret in self._secrets.redactor.secrets_in(name, to_json_values(command.args)):
+            self._secrets.known.add(secret)
         if name == "connect":
             given = connect_info(command)
             app = (given.app or "") if given is not None else ""

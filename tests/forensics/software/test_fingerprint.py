@@ -12,6 +12,7 @@ from rtmp_spark.forensics.software.fingerprint import POINTS_NEEDED, recognise
 from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
 from rtmp_spark.forensics.software.traits import TraitCollector
 from rtmp_spark.forensics.timestamp_rollover import omits_extended_timestamp
+from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor
 
 SEALED = Redactor(b"a key for tests").sealed
@@ -289,7 +290,8 @@ def test_redacted_names_of_a_resumed_connection_are_removed_too() -> None:
     redactor = Redactor(b"a key for tests")
     for name in ("topsecret", "topsecret?k=1"):
         words = f"topsecret is now published. See /live/{name}"
-        hidden, known = redactor.stream_name(name), {redactor.token("topsecret")}
+        hidden, known = redactor.stream_name(name), KnownSecrets()
+        known.add(redactor.secret("topsecret"))
         for requested, answer in ((name, words), (hidden, words), (hidden, redactor.text(words, known))):
             collector = TraitCollector(redactor.sealed)
             collector.add_redacted_name(name, hidden)

@@ -1,0 +1,166 @@
+"""The secrets of one connection, and where they occur in a text.
+
+Only hashes are kept. A text is searched at the boundaries of its words, for the lengths of the known secrets, so that a
+secret is found whatever stands around it (`/rec/NAME-1.flv`, `live_NAME`) and whatever it contains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from rtmp_spark.codec.limits import REDACT_LENGTHS
+
+PREFIX = "key-"
+TOKEN_CHARS = 16
+TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{TOKEN_CHARS}}}")
+Form = tuple[str, int]  # hash and length
+SavedSecrets = tuple[list[str], list[int], dict[str, list[Form]]]
+# A hash is no text of a peer; "10 s" is a time, even if a stream is named "s".
+_LETTERS = r"(?:[^\W_]|[\udc80-\udcff])+"  # and bytes that are not UTF-8
+_WORD = re.compile(rf"(?P<kept>{TOKEN.pattern}|(?<=[0-9] )m?s\b)|{_LETTERS}")
+_MEDIA_FILE = re.compile(r"(?:mp4|flv|mp3|f4v):|\.(?:mp4|flv|f4v|mp3|m4v|mov|smil|stream)$")
+_CORE = re.compile(rf"{_LETTERS}(?:.*{_LETTERS})?", re.DOTALL)
+_LONG_PART = 8  # a part of a path that is at least this long may be the secret in a name like NAME/720p
+
+
+class Secret(NamedTuple):
+    token: str
+    forms: tuple[Form, ...]
+    was_hashed: bool  # it was read from a saved state: its forms are known only if they were saved too
+
+
+class KnownSecrets:
+    """`tokens` holds the hashes of the secrets in every form in which they are searched; `forms`, those of secrets that
+    facts contain which are saved before they are read: `add` will receive only the hash of such a secret."""
+
+    __slots__ = ("_frozen", "_saves_forms", "forms", "lengths", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens: set[str] = set()
+        self.forms: dict[str, list[Form]] = {}
+        self.lengths: list[int] = []  # of the forms in `tokens`, the longest first
+        self._saves_forms = False
+        self._frozen: frozenset[str] | None = frozenset()
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """`tokens` as the key of a cache."""
+        if self._frozen is None:
+            self._frozen = frozenset(self.tokens)
+        return self._frozen
+
+    def __contains__(self, token: str) -> bool:
+        return token in self.tokens
+
+    def add(self, secret: Secret) -> None:
+        token, forms, was_hashed = secret
+        if not token or token in self.tokens:
+            return
+        if was_hashed:
+            forms = (*forms, *self.forms.get(token, ()))
+        if self._saves_forms:
+            if not was_hashed:
+                self.forms[token] = list(forms)
+        elif was_hashed:
+            self.forms.pop(token, None)
+        self._frozen = None
+        for form, length in forms:
+            self.tokens.add(form)
+            if length not in self.lengths and len(self.lengths) < REDACT_LENGTHS:
+                self.lengths = sorted([*self.lengths, length], reverse=True)
+
+    def hidden(self, text: str, token_of: Callable[[str], str]) -> str:
+        """The text with the known secrets in it replaced by their hashes; if two overlap, the first and longest is."""
+        words = Words(text)
+        found = [
+            (start, -length, token)
+            for length in self.lengths
+            for start in words.starts_of(length)
+            if (token := token_of(text[start : start + length])) in self.tokens
+        ]
+        shown, at = [], 0
+        for start, length, token in sorted(found):
+            if start >= at:
+                shown += [text[at:start], token]
+                at = start - length
+        return "".join([*shown, text[at:]]) if shown else text
+
+    def clear(self) -> None:
+        self.tokens.clear()
+        self.lengths.clear()
+        self._frozen = None
+
+    def copy_for_pending(self) -> KnownSecrets:
+        """A copy that keeps the forms of what is added to it."""
+        copy = KnownSecrets.resume(self.state(self.forms))
+        copy._saves_forms = True
+        return copy
+
+    def state(self, forms: dict[str, list[Form]]) -> SavedSecrets:
+        return sorted(self.tokens), list(self.lengths), dict(forms)
+
+    @classmethod
+    def resume(cls, state: SavedSecrets) -> KnownSecrets:
+        own = cls()
+        tokens, lengths, pending = state
+        own.tokens, own.lengths, own._frozen = set(tokens), list(lengths), None
+        own.forms = {token: [(form, length) for form, length in forms] for token, forms in pending.items()}
+        return own
+
+
+class AddedSecrets(KnownSecrets):
+    """Secrets in the order in which they were added, for a caller that adds them again."""
+
+    __slots__ = ("added",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[Secret] = []
+
+    def add(self, secret: Secret) -> None:
+        self.added.append(secret)
+        super().add(secret)
+
+
+class Words:
+    """Where a text has words: a secret begins and ends where words do, or is the whole text."""
+
+    __slots__ = ("_ends", "_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        spans = [found.span() for found in _WORD.finditer(text) if not found["kept"]]
+        self._text = text
+        self._starts = [start for start, _ in spans]
+        self._ends = {end for _, end in spans}
+
+    def starts_of(self, length: int) -> list[int]:
+        """Where parts of this length begin."""
+        if len(self._text) <= length:
+            return [0] * (len(self._text) == length)
+        return [start for start in self._starts if start + length in self._ends]
+
+    def parts(self, length: int) -> Iterator[str]:
+        return (self._text[start : start + length] for start in self.starts_of(length))
+
+
+def secret_of(text: str, token_of: Callable[[str], str]) -> Secret:
+    token = token_of(text)
+    if token == text:
+        return Secret(token, ((token, len(token)),), True)
+    return Secret(token, tuple((token_of(form), len(form)) for form in _forms(text)), False)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The secret, and the same without what does not belong to the name of the stream in it."""
+    plain = unquote(secret) if "%" in secret else secret
+    bare = _MEDIA_FILE.sub("", plain)
+    forms = {secret, plain, secret.rpartition(":")[2], bare}
+    forms.update(part for part in bare.split("/") if len(part) >= _LONG_PART)
+    forms.add(bare.rpartition("/")[2])
+    if not plain.isalnum():
+        forms |= {quote(plain, safe="", errors="replace"), quote(plain, errors="replace")}
+        forms |= {found[0] for found in map(_CORE.search, forms) if found is not None}
+    return (form for form in forms if form)
