@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, RST, SYN
 from rtmp_spark.capture.tcp.frame_numbers import file_no
-from rtmp_spark.capture.tcp.half_stream import Output, Piece, Stream
+from rtmp_spark.capture.tcp.half_stream import Output, Stream
 from rtmp_spark.capture.tcp.packet_history import PacketHistory
 from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
+from rtmp_spark.capture.tcp.stream_pieces import Piece
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
@@ -64,27 +65,10 @@ class Closing(NamedTuple):
 
 class Connection:
     __slots__ = (
-        "client_randoms",
-        "dropped",
-        "files",
-        "frame_first",
-        "frame_last",
-        "key",
-        "number",
-        "origin",
-        "origin_known",
-        "resets_ignored",
-        "reset_frame",
-        "reset_side",
-        "reset_ts_ns",
-        "seen",
-        "sides",
-        "tag",
-        "ts_first_ns",
-        "ts_last_ns",
-        "vlan",
-        "weight",
-    )
+        "client_randoms", "dropped", "files", "frame_first", "frame_last", "key", "number", "origin", "origin_known",
+        "reset_frame", "reset_side", "reset_ts_ns", "resets_ignored", "seen", "sides", "tag", "ts_first_ns",
+        "ts_last_ns", "vlan", "weight",
+    )  # fmt: skip
 
     def __init__(self, key: Key, number: int) -> None:
         self.key = key
@@ -401,19 +385,7 @@ class Connection:
 
 
 _KEPT = (
-    "origin",
-    "origin_known",
-    "emitted",
-    "files",
-    "dropped",
-    "reset_side",
-    "reset_frame",
-    "reset_ts_ns",
-    "resets_ignored",
-    "ts_first_ns",
-    "ts_last_ns",
-    "frame_first",
-    "frame_last",
-    "vlan",
-)
+    "origin", "origin_known", "emitted", "files", "dropped", "reset_side", "reset_frame", "reset_ts_ns",
+    "resets_ignored", "ts_first_ns", "ts_last_ns", "frame_first", "frame_last", "vlan",
+)  # fmt: skip
 _kept = attrgetter(*_KEPT)
