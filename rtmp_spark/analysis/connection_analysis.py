@@ -206,20 +206,20 @@ class ConnectionAnalysis:
 
     def _emit_decoded(self, number: int, facts: Facts) -> None:
         context, wanted = self._context, self._context.settings.filter
-        direction = self.direction_name(number)
-        self._rows.add("messages", self.uid, direction, facts.messages)
-        self._rows.add("controls", self.uid, direction, facts.controls)
-        self._rows.add("media_tags", self.uid, direction, facts.media)
+        direction, uid, rows = self.direction_name(number), self.uid, self._rows
+        rows.add("messages", uid, direction, facts.messages)
+        rows.add("controls", uid, direction, facts.controls)
+        rows.add("media_tags", uid, direction, facts.media)
         if facts.payloads:
             in_time = {place.msg_no for place in facts.passed if wanted.admits_time(place.ts)}
             kept = [row for row in self.secrets.payloads_without_secrets(facts) if row[0] in in_time]
-            self._rows.add("payloads", self.uid, direction, kept)
+            rows.add("payloads", uid, direction, kept)
         if self.rules is not None:
             self.rules.passed(direction, facts.passed, facts.firsts)
         if context.deliveries is not None and facts.media:  # only rows inside the time filter, as in a lake
             messages = wanted.rows_in_time(facts.messages, TS_COLUMNS["messages"])
             media = wanted.rows_in_time(facts.media, TS_COLUMNS["media_tags"])
-            context.deliveries.collect(self.uid, direction, messages, media)
+            context.deliveries.collect(uid, direction, messages, media)
         self.seconds[number].add_media(facts.seconds)
 
     def _apply(self, released: Release) -> None:
@@ -248,9 +248,8 @@ class ConnectionAnalysis:
         if rules is not None:
             found = rules.advance(released.up_to) + found
         self.findings.extend([finding.without_secrets(secrets.hide) for finding in found])
-        commands = self.commands.take()
-        for direction in ("c2s", "s2c"):
-            self._rows.add("commands", self.uid, direction, commands.get(direction, []))
+        for direction, rows in sorted(self.commands.take().items()):
+            self._rows.add("commands", self.uid, direction, rows)
         self._rows.release(self.uid, session.spans)
 
     # -- rows -----------------------------------------------------------------------------------------------------
@@ -326,7 +325,7 @@ class ConnectionAnalysis:
 
     def provisional_second(self) -> int | None:
         """The first second whose row of `intervals` may change if the connection continues; None: no row may."""
-        return min((seconds.first for seconds in self.seconds if seconds.first is not None), default=None)
+        return min([seconds.first for seconds in self.seconds if not seconds.empty], default=None)
 
     def state(self) -> AnalysisState:
         """The state between two windows, as JSON and without secrets."""

@@ -61,8 +61,9 @@ class OpenSeconds:
         return not self._tcp and not self._media
 
     @property
-    def first(self) -> int | None:
-        return min((*self._tcp, *self._media), default=None)
+    def first(self) -> int:
+        """The first second; call it only if there are seconds."""
+        return min((*self._tcp, *self._media))
 
     def latest(self, count: int) -> int:
         """The first of the latest `count` seconds; 0: there are not more."""

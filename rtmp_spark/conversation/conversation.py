@@ -201,9 +201,10 @@ class Conversation:
         AWAITED_US are not waited for, because all facts of the other side would have to wait too."""
         found = [Unread(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
         found += self.directions.unread
-        if found:
-            since = self._newest_us - AWAITED_US
-            found = [unread for unread in found if unread.ts >= since]
+        if not found:
+            return None
+        since = self._newest_us - AWAITED_US
+        found = [unread for unread in found if unread.ts >= since]
         return Unread(min(u.at for u in found), min(u.ts for u in found)) if found else None
 
     @property
@@ -218,7 +219,10 @@ class Conversation:
 
     def _is_over(self) -> bool:
         """Both sides sent FIN, and all their bytes are here."""
-        return all(stream.fin is not None and stream.next_offset >= stream.fin for stream in self.connection.sides)
+        a, b = self.connection.sides
+        if a.fin is None or b.fin is None:
+            return False
+        return a.next_offset >= a.fin and b.next_offset >= b.fin
 
     # -- the end --------------------------------------------------------------------------------------------------
 

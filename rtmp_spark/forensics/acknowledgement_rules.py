@@ -297,4 +297,4 @@ def _must_check_each(sent: _Sent, messages: Sequence[Place]) -> bool:
     """False if the messages can be counted at once: no Acknowledgement waits and all fit into the windows."""
     if sent.early or sent.worst is not None:
         return True
-    return sent.unacknowledged_windows_exceeded(max(map(_start, messages)))
+    return sent.window is not None and sent.unacknowledged_windows_exceeded(max(map(_start, messages)))

@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 def has_own_words(code: ViolationCode) -> bool:
     """Whether nothing is left to hide in the texts of a rule. A stream may be called "s" or "video": these words of our
     own texts are not its name."""
-    return code.name.startswith(_OWN_WORDS) and not code.name.startswith(_PEERS_WORDS)
+    return code.startswith(_OWN_WORDS) and not code.name.startswith(_PEERS_WORDS)
 
 
 class _Kind(NamedTuple):

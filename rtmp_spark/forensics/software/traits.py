@@ -66,7 +66,7 @@ class TraitCollector:
         """Keep a trait; the first value of a trait stays."""
         known = self.client if direction == "c2s" else self.server
         if trait not in known:
-            known[trait] = _shortened(value)
+            known[trait] = str(value)[:TRAIT_CHARS]
 
     def _add_all(self, direction: str, traits: NamedTraits) -> None:
         known = self._of(direction)
