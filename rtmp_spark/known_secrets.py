@@ -1,7 +1,7 @@
 """The secrets of one connection, and where they occur in a text.
 
 Only hashes are kept. A text is searched at the boundaries of its words, for the lengths of the known secrets, so that a
-secret is found whatever stands around it (`/rec/NAME-1.flv`, `live_NAME`) and whatever it contains.
+secret is found whatever surrounds it (`/rec/NAME-1.flv`, `live_NAME`) and whatever it contains.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rtmp_spark.conversation.facts import Row
+
 _NUMBERS = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 
 
@@ -22,7 +24,7 @@ def arrow_batch(columns: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def arrow_rows(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+def arrow_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     return arrow_batch(zip(*rows) if rows else [()] * len(schema), schema)
 
 

@@ -74,7 +74,7 @@ def section_head(file: BinaryIO) -> BlockReader:
 
 
 def layout_of(file: BinaryIO) -> RecordLayout:
-    """Of a file that stands at its beginning."""
+    """The layout of a file that is open at its beginning."""
     start = file.read(FILE_HEADER_BYTES)
     if start[:4] != SECTION_HEADER.to_bytes(4, "little"):
         return PcapLayout(parse_header(start))

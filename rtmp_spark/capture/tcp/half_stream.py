@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_left
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,15 +18,43 @@ from rtmp_spark.capture.packet_block import Ints
 from rtmp_spark.capture.tcp.loss_counter import LossCounter
 from rtmp_spark.capture.tcp.sequence_numbers import HALF, MASK, distance
 from rtmp_spark.capture.tcp.stream_counters import StreamCounters
-from rtmp_spark.capture.tcp.stream_pieces import Piece, Ready
 from rtmp_spark.codec.limits import (
     FARTHEST_ACK_BYTES,
+    HELD_SEGMENT_COST,
     HOLE_WAIT_NS,
     KEPT_CONFLICTS,
     NEAR_IP_IDS,
     REORDERED_WITHIN_NS,
     TCP_HISTORY_BYTES,
 )
+
+
+class Piece(NamedTuple):
+    """The bytes of one packet for [offset, end) of a stream."""
+
+    offset: int
+    end: int
+    data: bytes | None  # None: cut off by the snapshot length
+    frame: int
+    ts_ns: int
+    ip_id: int = 0  # of the IP packet; 0 if it has none
+
+    def part(self, offset: int, end: int) -> Piece:
+        data = None if self.data is None else self.data[offset - self.offset : end - self.offset]
+        return self._replace(offset=offset, end=end, data=data)
+
+    @property
+    def cost(self) -> int:
+        return max(HELD_SEGMENT_COST, 0 if self.data is None else len(self.data))
+
+
+class Ready(NamedTuple):
+    """Bytes in order that are not handed over yet."""
+
+    offset: int
+    data: bytes
+    frame: int
+    ts_ns: int
 
 
 class Output(Protocol):

@@ -13,8 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from rtmp_spark.capture.packet_block import Ints
-from rtmp_spark.capture.tcp.half_stream import Stream
-from rtmp_spark.capture.tcp.stream_pieces import Piece
+from rtmp_spark.capture.tcp.half_stream import Piece, Stream
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.errors import ViolationCode
 

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, RST, SYN
 from rtmp_spark.capture.tcp.frame_numbers import file_no
-from rtmp_spark.capture.tcp.half_stream import Output, Stream
+from rtmp_spark.capture.tcp.half_stream import Output, Piece, Stream
 from rtmp_spark.capture.tcp.packet_history import PacketHistory
 from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
-from rtmp_spark.capture.tcp.stream_pieces import Piece
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
