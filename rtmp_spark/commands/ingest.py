@@ -48,11 +48,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
     from rtmp_spark.spark.cancellable import Stopped
+    from rtmp_spark.spark.early_imports import import_early
     from rtmp_spark.spark.spark_session import start_spark
 
     if not args.quiet:
         print("rtmp-spark: Starting Spark ...", file=sys.stderr)
     small = sum(f.size_bytes for f in files) < SMALL_BYTES and not args.follow
+    import_early()
     try:
         spark = stop.spark = start_spark(args.master, small=small, delta=False)
     except Exception:

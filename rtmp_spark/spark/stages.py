@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.capture.files.file_facts import FAILED, FileFacts
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest.captures.known_captures import CRASHED
@@ -93,7 +94,7 @@ class SparkStages:
             rows = [row for batch in batches for row in batch.to_pylist()]
             for bucket in sorted({row["bucket"] for row in rows}):
                 mine = [row for row in rows if row["bucket"] == bucket]
-                yield pa.record_batch([[decode_bucket(job, bucket, mine, driver).dump()]], schema=_RESULTS)
+                yield arrow_batch([[decode_bucket(job, bucket, mine, driver).dump()]], _RESULTS)
 
         wanted = pieces.filter(pc.is_in(pieces["group"], pa.array(groups, pa.int32())))
         frame = self.spark.createDataFrame(wanted)
@@ -112,7 +113,7 @@ class SparkStages:
                 for text in batch.column("work").to_pylist():
                     with time_limit(seconds), blamed_on_input():
                         result = task(text)
-                    yield pa.record_batch([[result]], schema=_RESULTS)
+                    yield arrow_batch([[result]], _RESULTS)
 
         tables, dead = run_isolating(lambda chosen: self._run(chosen, run, _RESULTS), list(work))
         return [text for table in tables for text in table["result"].to_pylist()], dead
