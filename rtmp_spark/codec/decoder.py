@@ -82,7 +82,7 @@ class RtmpDecoder:
 
     # -- input -----------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> list[Event]:
+    def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
         out: list[Event] = []
         if self._buffer:
             if len(self._buffer) + len(data) < self._need:
