@@ -24,6 +24,7 @@ from rtmp_spark.lake.reader import Lake, open_lake
 from rtmp_spark.schema import TABLES, arrow_schema
 
 from .arrow_types import spark_schema
+from .lake import unknown_table
 from .lake_location import lake_location
 from .pipeline import ingest
 
@@ -55,7 +56,7 @@ class Tables:
 
     def table(self, name: str) -> DataFrame:
         if name not in TABLES:
-            raise AttributeError(name)
+            raise AttributeError(unknown_table(name))
         schema = spark_schema(arrow_schema(name))
         place = self._lake.location.inside(name)
         files = [f"{place.for_spark}/{file.path}" for file in self._lake.snapshot(name).files]
@@ -66,7 +67,7 @@ class Tables:
     def __getattr__(self, name: str) -> DataFrame:
         if name in TABLES:
             return self.table(name)
-        raise AttributeError(name)
+        raise AttributeError(unknown_table(name))
 
     def create_views(self) -> None:
         """Every table as a temporary SQL view."""

@@ -19,6 +19,7 @@ from rtmp_spark.views import VIEWS
 
 from .arrow_types import spark_schema
 from .lake_location import lake_location
+from .spark_session import no_delta_lake
 
 if TYPE_CHECKING:
     from rtmp_spark.report.connection_view import ConnectionView
@@ -53,12 +54,17 @@ class Lake:
 
     def table(self, name: str) -> DataFrame:
         if name not in TABLES:
-            raise AttributeError(name)
+            raise AttributeError(unknown_table(name))
         version = self.published.published.versions.get(name)
         if version is None:
             return self.spark.createDataFrame([], spark_schema(arrow_schema(name)))
         reader = self.spark.read.format("delta").option("versionAsOf", version)
-        return reader.load(f"{self.published.location.for_spark}/{name}")
+        try:
+            return reader.load(f"{self.published.location.for_spark}/{name}")
+        except Exception as error:
+            if "[DATA_SOURCE_NOT_FOUND]" in str(error):  # raised by Java, in various classes
+                raise no_delta_lake() from None
+            raise
 
     def tables(self, names: Sequence[str]) -> dict[str, DataFrame]:
         """Several tables of the same published ingest."""
@@ -67,7 +73,7 @@ class Lake:
     def __getattr__(self, name: str) -> DataFrame:
         if name in TABLES:
             return self.table(name)
-        raise AttributeError(name)
+        raise AttributeError(unknown_table(name))
 
     def create_views(self) -> dict[str, str]:
         """Every table, and the views of `rtmp_spark.views`, as temporary SQL views; the description of each.
@@ -115,6 +121,10 @@ class Lake:
     @property
     def redact_key(self) -> bytes:
         return self.published.redact_key
+
+
+def unknown_table(name: str) -> str:
+    return f"Unknown table {name!r}. Use one of {', '.join(TABLES)}."
 
 
 def _descriptions() -> dict[str, str]:

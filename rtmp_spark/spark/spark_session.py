@@ -210,13 +210,17 @@ def _with_delta(spark: SparkSession, *, own_jars: bool = False) -> SparkSession:
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
     catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") or ""
     if EXTENSION not in extensions or not catalog or not (own_jars or _loads(spark)):
-        raise UserError(
-            "This Spark session has no Delta Lake.",
-            f"Start it with spark.sql.extensions={EXTENSION} and "
-            f"spark.sql.catalog.spark_catalog={CATALOG}, and the package io.delta:delta-spark_4.2_2.13.",
-            3,
-        )
+        raise no_delta_lake()
     return spark
+
+
+def no_delta_lake() -> UserError:
+    return UserError(
+        "This Spark session has no Delta Lake.",
+        f"Start it with spark.sql.extensions={EXTENSION} and "
+        f"spark.sql.catalog.spark_catalog={CATALOG}, and the package io.delta:delta-spark_4.2_2.13.",
+        3,
+    )
 
 
 def _ship_package(spark: SparkSession) -> None:

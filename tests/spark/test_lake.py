@@ -105,6 +105,6 @@ def _comparable(row: dict[str, Any]) -> str:
 def test_a_name_that_is_not_a_table(spark: SparkSession, rotated: list[Path], tmp_path: Path) -> None:
     ingest_in_process(tmp_path / "lake", rotated[:1])
     lake = Lake(spark, str(tmp_path / "lake"))
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match=r"Unknown table '\w+'\. Use one of captures, "):
         lake.table("nothing")
     assert not hasattr(lake, "nothing")

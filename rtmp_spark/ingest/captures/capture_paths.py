@@ -84,7 +84,8 @@ def _filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri("".join(_address(uri))))
     except (ValueError, OSError, TypeError, NotImplementedError) as error:
-        raise UserError(f"{uri} cannot be reached: {error}.", "Check the address and the credentials.") from error
+        reason = str(error).partition("\n")[0].removesuffix(".")  # others say where libraries were looked for
+        raise UserError(f"{uri} cannot be reached: {reason}.", "Check the address and the credentials.") from error
 
 
 def open_file(path: str) -> BinaryIO:
@@ -179,7 +180,7 @@ def _list_local(path: str) -> list[CaptureFile]:
             raise UserError(f"{path!r} is not a file.", "Copy a pipe or device to a file first.")
         return _readable([given])
     matches = [Path(p) for p in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207 - patterns may be absolute
-    if not matches:
+    if not any(match.exists() for match in matches):  # a broken link matches too
         raise NothingThere(f"{path!r} does not exist.", "Check the path.")
     return _readable([p for p in matches if p.is_file()])
 

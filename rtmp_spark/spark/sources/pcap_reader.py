@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rtmp_spark.codec.errors import CaptureError
+from rtmp_spark.codec.errors import CaptureError, UserError
 from rtmp_spark.ingest.captures.capture_paths import CaptureFile, list_captures, open_file
 from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.options import SPLIT_BYTES
 
-from .source_options import SourceOptions
+from .source_options import InOneSentence, SourceOptions
 
 if TYPE_CHECKING:
     from rtmp_spark.capture.packet_block import PacketBlock
@@ -93,7 +93,8 @@ class PcapReader(DataSourceReader):
         self.paths = options.paths("pcap")
 
     def partitions(self) -> list[InputPartition]:
-        return self.ranges(list_captures(self.paths))
+        with InOneSentence():
+            return self.ranges(list_captures(self.paths))
 
     def ranges(self, files: Iterable[CaptureFile]) -> list[InputPartition]:
         if self.files_only:
@@ -110,15 +111,14 @@ class PcapReader(DataSourceReader):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(
-            partition, (PacketRange, FileList)
-        ):  # Spark turns an empty list of partitions into one without a value
+        if not isinstance(partition, (PacketRange, FileList)):  # Spark makes one without a value if there are none
             return
-        try:
-            yield from self.rows(partition)
-        except CaptureError as error:
-            assert isinstance(partition, PacketRange)
-            raise ValueError(f"{partition.path}: {error.detail}") from None
+        with InOneSentence():
+            try:
+                yield from self.rows(partition)
+            except CaptureError as error:
+                assert isinstance(partition, PacketRange)
+                raise UserError(f"{partition.path} cannot be read: {error.detail}.", "Leave it out.") from None
 
     def rows(self, partition: PacketRange | FileList) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, FileList):

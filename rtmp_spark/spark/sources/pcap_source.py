@@ -20,7 +20,7 @@ from rtmp_spark.spark.arrow_types import spark_schema
 
 from .pcap_reader import PcapReader, packet_schema
 from .pcap_stream import PcapStreamReader
-from .source_options import SourceOptions, refuse_unknown
+from .source_options import InOneSentence, SourceOptions, refuse_unknown
 
 OPTIONS = ("payload", "filesOnly", "splitSize", "settle", "late", "maxFilesPerTrigger")
 
@@ -30,17 +30,21 @@ class PcapDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        refuse_unknown(options, OPTIONS, self.name())
+        with InOneSentence():
+            refuse_unknown(options, OPTIONS, self.name())
 
     @classmethod
     def name(cls) -> str:
         return "pcap"
 
     def schema(self) -> StructType:
-        return spark_schema(packet_schema(SourceOptions(self.options)))
+        with InOneSentence():
+            return spark_schema(packet_schema(SourceOptions(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return PcapReader(SourceOptions(self.options))
+        with InOneSentence():
+            return PcapReader(SourceOptions(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return PcapStreamReader(SourceOptions(self.options))
+        with InOneSentence():
+            return PcapStreamReader(SourceOptions(self.options))

@@ -44,7 +44,7 @@ from rtmp_spark.schema import arrow_schema
 from rtmp_spark.spark.arrow_types import spark_schema, spark_type
 
 from .pcap_reader import shown
-from .source_options import SourceOptions, refuse_unknown
+from .source_options import InOneSentence, SourceOptions, refuse_unknown
 
 TABLES = (*ALL_TABLES, "deliveries", "payloads")
 OPTIONS = ("table", "uid", "host", "port", "since", "until", "type", "sensor", "keylog", "keepSecrets")
@@ -58,17 +58,20 @@ class RtmpDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        refuse_unknown(options, OPTIONS, self.name())
+        with InOneSentence():
+            refuse_unknown(options, OPTIONS, self.name())
 
     @classmethod
     def name(cls) -> str:
         return "rtmp"
 
     def schema(self) -> StructType:
-        return spark_schema(arrow_schema(table_of(SourceOptions(self.options))))
+        with InOneSentence():
+            return spark_schema(arrow_schema(table_of(SourceOptions(self.options))))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RtmpReader(SourceOptions(self.options), schema)
+        with InOneSentence():
+            return RtmpReader(SourceOptions(self.options), schema)
 
 
 def table_of(options: SourceOptions) -> str:
@@ -121,17 +124,21 @@ class RtmpReader(DataSourceReader):
         self.types = EVERY_TYPE if types is None else parse_message_types(types)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [DecodedFile(file) for file in list_captures(self.paths)]
+        with InOneSentence():
+            return [DecodedFile(file) for file in list_captures(self.paths)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, DecodedFile):  # Spark turns an empty list of partitions into one without a value
+        if not isinstance(partition, DecodedFile):  # Spark makes one without a value if there are none
             return
+        with InOneSentence():
+            yield from self._rows(partition.file)
+
+    def _rows(self, file: CaptureFile) -> Iterator[pa.RecordBatch]:
         keep_freed_memory()
         decoding = replace(self.options.settings(), rules_across_connections=True, message_types=self.types)
         decoding.measured = self.table in _MEASURED
         decoding.filter = decoding.filter._replace(uid=self.uid)
         hashes = not _CAPTURE_IDS.isdisjoint(self.schema.names)
-        file = partition.file
         recording = Recording([file.path], decoding, [self.table], identify=hashes, source=StoredFile(file))
         for table, batch in recording.batches():
             if table != self.table:
@@ -140,4 +147,4 @@ class RtmpReader(DataSourceReader):
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
         failed = recording.files[0].status == "failed"
         if failed and self.table not in ABOUT_FILES:
-            raise ValueError(f"{recording.files[0].path}: {recording.files[0].error_hint}")
+            raise UserError(f"{file.path} cannot be decoded: {recording.files[0].error_hint}.", "Leave it out.")

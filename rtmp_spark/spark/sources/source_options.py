@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from types import TracebackType
 
 from rtmp_spark.analysis.filter_values import parse_host, parse_port, parse_time
 from rtmp_spark.capture.unwrap.tls import keylog
-from rtmp_spark.codec.errors import UserError
+from rtmp_spark.codec.errors import UserError, path_remedy
 from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.redact import load_key
 
@@ -30,6 +31,19 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], source: str) -> N
         raise UserError(
             f'format("{source}") has no option {name!r}.', f"{remedy}Its options are {', '.join(names.values())}."
         )
+
+
+class InOneSentence:
+    """Removes frames and causes from errors of the user: Spark would print them before the sentence."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, UserError):
+            raise error.with_traceback(None) from None
+        if isinstance(error, OSError):
+            raise UserError(f"A capture cannot be read: {error}.", path_remedy(error)) from None
 
 
 class SourceOptions:

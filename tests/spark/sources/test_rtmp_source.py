@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -109,7 +109,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"No capture was given\."):
         RtmpReader(SourceOptions({}), UID)
     (tmp_path / "b.pcap").write_text("not a capture")
-    with pytest.raises(ValueError, match=r"b\.pcap: "):
+    with pytest.raises(UserError, match=r"b\.pcap cannot be decoded: "):
         rows(reader(tmp_path / "b.pcap", "messages"))
     assert [row["status"] for row in rows(reader(tmp_path / "b.pcap", "captures"))] == ["failed"]
     assert list(reader(tmp_path / "b.pcap", "messages").read(InputPartition(None))) == []
@@ -129,11 +129,32 @@ def test_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     uid = expected["connections"][0]["uid"]
     kept = load.schema("uid STRING, type_id INT").load(str(tmp_path)).where(f"uid = '{uid}' AND type_id = 9")
     assert kept.count() == sum(row["uid"] == uid and row["type_id"] == 9 for row in expected["messages"])
-    with pytest.raises(AnalysisException, match="Unknown table 'tags'"):
-        spark.read.format("rtmp").option("table", "tags").load(str(tmp_path))
-    with pytest.raises(AnalysisException, match="does not exist"):
-        spark.read.format("rtmp").load(str(tmp_path / "mistyped.pcap")).count()
+
+
+def test_mistakes_in_spark_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark puts the place where an error is raised before it; frames and causes below that are left out."""
+    register(spark)
+    shutil.copy(PLAYED, tmp_path / "a.pcap")
+    (tmp_path / "broken.pcap").symlink_to(tmp_path / "gone.pcap")
     (tmp_path / "b.pcap").write_text("not a capture")
-    with pytest.raises(PySparkException, match=r"b\.pcap: ") as failure:
-        spark.read.format("rtmp").load(str(tmp_path)).count()
-    assert "\tat " not in str(failure.value)  # no Java stack trace
+    shutil.copy(PLAYED, tmp_path / "deleted.pcap")
+    planned = spark.read.format("rtmp").load(str(tmp_path / "deleted.pcap"))
+    assert planned.count() > 0
+    (tmp_path / "deleted.pcap").unlink()
+
+    def load(name: str, source: str = "rtmp", **options: str) -> DataFrame:
+        return spark.read.format(source).options(**options).load(str(tmp_path / name))
+
+    for query, text in (
+        (lambda: load("a.pcap", table="tags"), "Unknown table 'tags'. Use one of captures, "),
+        (lambda: load("mistyped.pcap").count(), "mistyped.pcap' does not exist. Check the path."),
+        (lambda: load("broken.pcap").count(), "broken.pcap' does not exist. Check the path."),
+        (lambda: load("b.pcap").count(), "b.pcap cannot be decoded: this is not a capture file"),
+        (lambda: load("b.pcap", "pcap").count(), "b.pcap cannot be read: this is not a capture file"),
+        (planned.count, "deleted.pcap'. Check the path."),
+    ):
+        with pytest.raises(PySparkException) as failure:
+            query()
+        assert text in str(failure.value)
+        assert str(failure.value).count("\n  File ") <= 2
+        assert "\tat " not in str(failure.value), "a Java stack trace"
