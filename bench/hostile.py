@@ -2,9 +2,9 @@
 
     python bench/hostile.py [FAMILY...] [--scale 1.0] [--json]
 
-The families are in tests/kit/hostile_captures.py. Doubling the size must cost at most 2.3 times the CPU time beside
-that of an empty capture, and a capture below 1 MB at most 5 s and 500 MB. The line of a family that exceeds these, or
-on which `inspect` fails, ends with an exclamation mark. A process is stopped after 60 s of CPU time.
+The families are in tests/kit/hostile_captures.py and hostile_kinds.py. Doubling the size must cost at most 2.3 times
+the CPU time beside that of an empty capture, and a capture below 1 MB at most 5 s and 500 MB. The line of a family that
+exceeds these, or on which `inspect` fails, ends with an exclamation mark. A process is stopped after 60 s of CPU time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from kit.hostile_captures import FAMILIES, Family, pcap
+from kit.hostile_captures import FAMILIES as NAMED_FAMILIES
+from kit.hostile_captures import Family, pcap
+from kit.hostile_kinds import FURTHER_FAMILIES
 
 from rtmp_spark.commands.exit_codes import NO_RTMP
 
+FAMILIES = NAMED_FAMILIES | FURTHER_FAMILIES
 RATIO, SECONDS, MEGABYTES = 2.3, 5.0, 500.0
 NOISE_S = 0.5  # below this, a ratio says nothing
 STOPPED_S = 60

@@ -270,7 +270,7 @@ REDACT_CACHE_TEXTS = 4096  # hashes that are kept for texts that occur again
 REDACT_CACHE_CHARACTERS = 1024  # of such a text
 REDACT_CACHE_LENGTHS = 4  # of known secrets, for each of which the hashes of such a text are kept
 REDACT_CACHE_SECRETS = 16  # known secrets of a connection; commands of connections with more are not kept
-REDACT_LENGTHS = 64  # of the known secrets of a connection that are searched in texts
+REDACT_LENGTHS = 16  # of the known secrets of a connection that are searched in texts
 
 
 # -- conversation -----------------------------------------------------------------------------------------------------

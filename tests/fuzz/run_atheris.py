@@ -34,7 +34,8 @@ def main(name: str, seconds: str, *arguments: str) -> None:
         if ended > limit_s:
             os.kill(os.getpid(), signal.SIGUSR1)  # libFuzzer then prints its statistics and exits
 
-    atheris.Setup([sys.argv[0], *_LIMITS, *arguments], check)
+    again = os.environ.get("FUZZ_COMMAND", sys.argv[0])  # what libFuzzer starts for the part of a merge that may crash
+    atheris.Setup([again, *_LIMITS, *arguments], check)
     atheris.Fuzz()
 
 

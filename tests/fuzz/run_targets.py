@@ -26,6 +26,7 @@ from fuzz import corpus
 from fuzz.targets import TARGETS
 
 _RUN = str(Path(__file__).with_name("run_atheris.py"))
+_MOST_SAVED_BYTES = 4096  # of an input: the archives are part of the repository
 _NO_ATHERIS = (
     "Fuzzing was skipped: atheris is not installed. Its wheels exist for Linux on x86-64; install it with "
     "`pip install 'rtmp-spark[fuzz]'`. The saved corpus is replayed by tests/fuzz/test_corpus.py without it."
@@ -77,14 +78,14 @@ def save(name: str, directory: Path) -> None:
         inputs, kept = scratch / "inputs", scratch / "kept"
         inputs.mkdir()
         kept.mkdir()
-        found = [path.read_bytes() for path in (directory / name).iterdir() if path.name.count("-") == 0]
-        write(inputs, (*found, *corpus.saved(name)))
-        # libFuzzer starts its first argument again for the part of a merge that may crash.
+        found = [path.read_bytes() for path in (directory / name).iterdir() if "-" not in path.name]
+        write(inputs, (data for data in (*found, *corpus.saved(name)) if len(data) <= _MOST_SAVED_BYTES))
         again = scratch / "again"
         again.write_text(f'#!/bin/sh\nexec {sys.executable} {_RUN} {name} inf "$@"\n')
         again.chmod(0o700)
-        environment = {**os.environ, "TMPDIR": temporary}
+        environment = {**os.environ, "TMPDIR": temporary, "FUZZ_COMMAND": str(again)}
         subprocess.run([again, "-merge=1", kept, inputs], check=True, env=environment, capture_output=True)
+        assert any(kept.iterdir()), "libFuzzer kept no input"
         archive = corpus.save(name, (path.read_bytes() for path in kept.iterdir()))
     print(f"saved {name}: {len(list(corpus.saved(name)))} inputs, {archive.stat().st_size:,} bytes")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kit import capture_rewriting
 from kit.hostile_captures import CONNECT, CONNECTED, FAMILIES, HANDSHAKE, LARGE_CHUNKS
+from kit.hostile_kinds import FURTHER_FAMILIES
 
 from rtmp_spark.vectors import BUNDLED
 from rtmp_spark.vectors.layers import pieces_of
@@ -69,7 +70,7 @@ def streams() -> Iterator[bytes]:
 
 
 def captures() -> Iterator[bytes]:
-    for family in FAMILIES.values():
+    for family in (*FAMILIES.values(), *FURTHER_FAMILIES.values()):
         yield family.make(3)
     for name in ("rtmpgo_publish_on_stream_0.pcap", "garbage_on_1935.pcap"):
         yield (_SAMPLES / name).read_bytes()
