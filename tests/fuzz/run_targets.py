@@ -27,6 +27,7 @@ from fuzz.targets import TARGETS
 
 _RUN = str(Path(__file__).with_name("run_atheris.py"))
 _MOST_SAVED_BYTES = 4096  # of an input: the archives are part of the repository
+_WALL_SECONDS = 15  # for a second of CPU time, on a machine that does something else
 _NO_ATHERIS = (
     "Fuzzing was skipped: atheris is not installed. Its wheels exist for Linux on x86-64; install it with "
     "`pip install 'rtmp-spark[fuzz]'`. The saved corpus is replayed by tests/fuzz/test_corpus.py without it."
@@ -48,7 +49,8 @@ def start(name: str, seconds: float, directory: Path, scratch: Path) -> Run:
     for path in (found, begin):
         path.mkdir(parents=True, exist_ok=True)
     write(begin, (*TARGETS[name].seeds(), *corpus.saved(name)))
-    command = [sys.executable, _RUN, name, str(seconds), f"-artifact_prefix={found}/", str(found), str(begin)]
+    limits = [f"-artifact_prefix={found}/", f"-max_total_time={int(_WALL_SECONDS * seconds)}"]
+    command = [sys.executable, _RUN, name, str(seconds), *limits, str(found), str(begin)]
     with found.with_suffix(".log").open("wb") as log:
         environment = {**os.environ, "TMPDIR": str(scratch)}
         return Run(name, found, subprocess.Popen(command, stdout=log, stderr=log, env=environment))
