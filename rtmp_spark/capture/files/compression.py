@@ -208,14 +208,15 @@ class _Gzip(_Decompressing):
         given = self._pending[: self._input_bytes]
         if self._input_bytes == COMPRESSED_HEAD_BYTES:  # the first step of a member
             size = min(size, DECOMPRESS_STEP_BYTES)
-        before = self._member.copy() if size > DECOMPRESS_STEP_BYTES else None
+        before = self._member.copy()
         try:
             out: bytes = self._member.decompress(given, size)
         except self._library.error as error:
-            if before is None:
+            if size == 1:
                 raise ValueError(str(error)) from None
-            self._member, self._step = before, DECOMPRESS_STEP_BYTES  # all before the damage, in small steps
-            return self._inflate(DECOMPRESS_STEP_BYTES)
+            # The output of the step is lost. Smaller steps read all before the damage, whatever the window.
+            self._member, self._step = before, max(size // 64, 1)
+            return self._inflate(self._step)
         left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         self._pending = self._pending[len(given) - len(left) :]
         self._input_bytes = min(2 * self._input_bytes, COMPRESSED_READ_BYTES)
