@@ -1,17 +1,18 @@
 """The secrets of one connection, and where they occur in a text.
 
-Only hashes are kept. A text is searched at the boundaries of its words, for the lengths of the known secrets, so that a
-secret is found whatever surrounds it (`/rec/NAME-1.flv`, `live_NAME`) and whatever it contains.
+Only hashes are kept. A text is searched at the boundaries of its words, for the lengths of the known secrets (if these
+are many, for parts of few words), so that a secret is found whatever surrounds it (`/rec/NAME-1.flv`, `live_NAME`) and
+whatever it contains.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from rtmp_spark.codec.limits import REDACT_LENGTHS
+from rtmp_spark.codec.limits import REDACT_LENGTHS, REDACT_WORDS
 
 PREFIX = "key-"
 TOKEN_CHARS = 16
@@ -36,21 +37,17 @@ class KnownSecrets:
     """`tokens` holds the hashes of the secrets in every form in which they are searched; `forms`, those of secrets that
     facts contain which are saved before they are read: `add` will receive only the hash of such a secret."""
 
-    __slots__ = ("_frozen", "_saves_forms", "forms", "lengths", "tokens")
+    __slots__ = ("_saves_forms", "forms", "lengths", "tokens")
 
     def __init__(self) -> None:
         self.tokens: set[str] = set()
         self.forms: dict[str, list[Form]] = {}
-        self.lengths: list[int] = []  # of the forms in `tokens`, the longest first
+        self.lengths: list[int] = []  # of the forms in `tokens`, the longest first; not all if `has_many_lengths`
         self._saves_forms = False
-        self._frozen: frozenset[str] | None = frozenset()
 
     @property
-    def frozen(self) -> frozenset[str]:
-        """`tokens` as the key of a cache."""
-        if self._frozen is None:
-            self._frozen = frozenset(self.tokens)
-        return self._frozen
+    def has_many_lengths(self) -> bool:
+        return len(self.lengths) >= REDACT_LENGTHS
 
     def __contains__(self, token: str) -> bool:
         return token in self.tokens
@@ -66,32 +63,26 @@ class KnownSecrets:
                 self.forms[token] = list(forms)
         elif was_hashed:
             self.forms.pop(token, None)
-        self._frozen = None
         for form, length in forms:
             self.tokens.add(form)
-            if length not in self.lengths and len(self.lengths) < REDACT_LENGTHS:
+            if not self.has_many_lengths and length not in self.lengths:
                 self.lengths = sorted([*self.lengths, length], reverse=True)
 
     def hidden(self, text: str, token_of: Callable[[str], str]) -> str:
         """The text with the known secrets in it replaced by their hashes; if two overlap, the first and longest is."""
         words = Words(text)
-        found = [
-            (start, -length, token)
-            for length in self.lengths
-            for start in words.starts_of(length)
-            if (token := token_of(text[start : start + length])) in self.tokens
-        ]
+        spans = words.spans_of_few() if self.has_many_lengths else words.spans_of(self.lengths)
+        found = [(start, -end, token) for start, end in spans if (token := token_of(text[start:end])) in self.tokens]
         shown, at = [], 0
-        for start, length, token in sorted(found):
+        for start, end, token in sorted(found):
             if start >= at:
                 shown += [text[at:start], token]
-                at = start - length
+                at = -end
         return "".join([*shown, text[at:]]) if shown else text
 
     def clear(self) -> None:
         self.tokens.clear()
         self.lengths.clear()
-        self._frozen = None
 
     def copy_for_pending(self) -> KnownSecrets:
         """A copy that keeps the forms of what is added to it."""
@@ -106,7 +97,7 @@ class KnownSecrets:
     def resume(cls, state: SavedSecrets) -> KnownSecrets:
         own = cls()
         tokens, lengths, pending = state
-        own.tokens, own.lengths, own._frozen = set(tokens), list(lengths), None
+        own.tokens, own.lengths = set(tokens), list(lengths)
         own.forms = {token: [(form, length) for form, length in forms] for token, forms in pending.items()}
         return own
 
@@ -141,6 +132,17 @@ class Words:
         if len(self._text) <= length:
             return [0] * (len(self._text) == length)
         return [start for start in self._starts if start + length in self._ends]
+
+    def spans_of(self, lengths: Iterable[int]) -> Iterator[tuple[int, int]]:
+        return ((start, start + length) for length in lengths for start in self.starts_of(length))
+
+    def spans_of_few(self) -> Iterator[tuple[int, int]]:
+        """The whole text, and where parts of few words begin and end."""
+        yield 0, len(self._text)
+        ends = sorted(self._ends)
+        for number, start in enumerate(self._starts):
+            for end in ends[number : number + REDACT_WORDS]:
+                yield start, end
 
     def parts(self, length: int) -> Iterator[str]:
         return (self._text[start : start + length] for start in self.starts_of(length))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rtmp_spark.codec.limits import (
     REDACT_CACHE_CHARACTERS,
+    REDACT_CACHE_HASHES,
     REDACT_CACHE_LENGTHS,
     REDACT_CACHE_TEXTS,
 )
@@ -112,6 +113,7 @@ class Redactor:
         self._secrets: dict[str, Secret] = {}  # a cache
         self._urls: dict[str, tuple[str, list[Secret]]] = {}  # a cache: URLs without their secrets, and these
         self._texts: dict[str, _Text] = {}  # a cache
+        self._part_hashes = 0  # in it, at most
 
     @property
     def keeps_secrets(self) -> bool:
@@ -227,6 +229,8 @@ class Redactor:
             found = _Text(self.parameters(text), {})
             if len(text) <= REDACT_CACHE_CHARACTERS:
                 _kept(self._texts, text, found)
+        if known.has_many_lengths:
+            return known.hidden(found.plain, self.token)
         for length in known.lengths:
             if length > len(found.plain):
                 continue
@@ -243,6 +247,10 @@ class Redactor:
         if len(text.plain) > REDACT_CACHE_CHARACTERS or len(text.parts) >= REDACT_CACHE_LENGTHS:
             return None
         hashes = text.parts[length] = frozenset(map(self.token, Words(text.plain).parts(length)))
+        self._part_hashes += len(hashes)
+        if self._part_hashes > REDACT_CACHE_HASHES:
+            self._texts.clear()
+            self._part_hashes = 0
         return hashes
 
     def arguments(self, name: str | None, args: list[Any], known: KnownSecrets) -> list[Any]:
@@ -285,10 +293,7 @@ class Redactor:
         return found
 
     def _secrets_in(self, name: str, args: list[Any]) -> list[Secret]:
-        if name in _NAMED_BY_FIRST_STRING:
-            stream = _stream_in(args)
-            return [] if not stream else [self.secret(stream)]
-        if name != "connect":
+        if name != "connect" and name not in _NAMED_BY_FIRST_STRING:
             return []
         found = AddedSecrets()
         self.arguments(name, args, found)
@@ -377,12 +382,6 @@ def _text_of(value: Any) -> str | None:
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$badstring"), str):
         return bytes.fromhex(value["$badstring"]).decode("utf-8", "surrogateescape")
     return value if isinstance(value, str) else None
-
-
-def _stream_in(args: list[Any]) -> str | None:
-    """The stream that a command is about: the first string among its arguments, without a query."""
-    text = next((text for text in map(_text_of, args) if text is not None), None)
-    return None if text is None else text.partition("?")[0]
 
 
 def _tagged(text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,37 @@ def test_a_stream_name_in_the_url_is_hashed_before_publish_names_it() -> None:
     assert shown["tcUrl"] == "rtmp://h/live/fwd"  # an application in two parts
     (shown,) = redactor.arguments("connect", [{"app": "live", "tcUrl": "rtmp://h/live/_definst_"}], KnownSecrets())
     assert shown["tcUrl"] == "rtmp://h/live/_definst_"
+
+
+def test_names_of_many_lengths_are_hidden() -> None:
+    redactor, known = Redactor(b"key"), KnownSecrets()
+    for length in range(5, 60):
+        for name in (f"x{length:0{length}d}", f"a-b_c.{length:0{length}d}"):
+            for secret in redactor.secrets_in("play", [None, name]):
+                known.add(secret)
+            token = redactor.token(name)
+            shown = redactor.text(f"Playing live/{name}: 10 s of {name}, {token}.", known)
+            assert shown == f"Playing live/{token}: 10 s of {token}, {token}."
+
+
+def test_values_in_the_query_of_a_name_are_known_without_rows_of_commands() -> None:
+    redactor = Redactor(b"key")
+    secrets = ConnectionSecrets(redactor)
+    secrets.learn(CommandFact(1, 1, 1, 1, 1, 20, "publish", 3.0, 0, [None, "cam?token=abcdefgh12345", "live"]))
+    assert secrets.hide("abcdefgh12345 has expired") == f"{redactor.token('abcdefgh12345')} has expired"
+
+
+def test_the_cache_of_texts_is_bounded_by_the_words_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(most: int) -> int:
+        monkeypatch.setattr("rtmp_spark.redact.REDACT_CACHE_HASHES", most)
+        redactor, known = Redactor(b"key"), KnownSecrets()
+        for length in (3, 7, 11, 15):
+            known.add(redactor.secret("x" * length))
+        tracemalloc.start()
+        for number in range(8):
+            redactor.text(" ".join(f"{(n * n * 977 + number * 7919) % 1000:03d}" for n in range(250)), known)
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return size
+
+    assert kept(1000) < kept(1 << 30) / 2

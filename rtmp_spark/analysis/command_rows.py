@@ -71,7 +71,7 @@ class CommandRows:
         secrets, args = self._secrets, fact.args
         notes = args.notes if type(args) is Arguments else {}
         noted = notes.get(CommandRows)
-        if noted is not None and noted[0] is secrets.redactor and noted[1] == secrets.known.frozen:
+        if noted is not None and noted[0] is secrets.redactor and noted[1] == secrets.known.tokens:
             known: Shown = noted[2]
             return known
         redacted = secrets.arguments(fact)
@@ -82,5 +82,5 @@ class CommandRows:
         args_json = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
         shown = Shown(args_json, level, code, description)
         if len(secrets.known.tokens) <= REDACT_CACHE_SECRETS:  # of thousands, each note would have a copy
-            notes[CommandRows] = secrets.redactor, secrets.known.frozen, shown
+            notes[CommandRows] = secrets.redactor, frozenset(secrets.known.tokens), shown
         return shown

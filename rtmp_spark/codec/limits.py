@@ -270,7 +270,9 @@ REDACT_CACHE_TEXTS = 4096  # hashes that are kept for texts that occur again
 REDACT_CACHE_CHARACTERS = 1024  # of such a text
 REDACT_CACHE_LENGTHS = 4  # of known secrets, for each of which the hashes of such a text are kept
 REDACT_CACHE_SECRETS = 16  # known secrets of a connection; commands of connections with more are not kept
-REDACT_LENGTHS = 16  # of the known secrets of a connection that are searched in texts
+REDACT_LENGTHS = 16  # of known secrets; if a connection has so many, texts are searched for REDACT_WORDS instead
+REDACT_WORDS = 16  # of one known secret
+REDACT_CACHE_HASHES = 1 << 18  # of parts of texts
 
 
 # -- conversation -----------------------------------------------------------------------------------------------------
