@@ -26,11 +26,12 @@ SavedFinding = tuple[
 ]  # fmt: skip
 # First finding, count, details, last msg_no, last frame, last ts, streams.
 SavedKind = tuple[SavedFinding, int, list[str], int | None, int | None, int | None, list[int | None]]
-# Beginnings of rule ids whose texts contain nothing that a peer chose, or in which it is hidden already.
+# Beginnings of rule ids whose texts contain nothing that a peer chose, except for the reason of a refusal.
 _OWN_WORDS = (
     "CAPTURE_", "TCP_", "TLS_", "RTMPT_", "HS_", "CHUNK_", "MSG_", "CTRL_", "FLOW_", "TIME_", "SESSION_", "MEDIA_",
     "CMD_NO_RESPONSE", "CMD_STREAM_", "CMD_REFUSED", "CMD_AUTH_ROUND",
 )  # fmt: skip
+_REFUSED = "refused: "  # a reason follows, which a peer wrote
 _PEERS_WORDS = ("MEDIA_CODEC_UNKNOWN", "MEDIA_NOT_NEGOTIATED")
 
 
@@ -54,10 +55,11 @@ class Finding(NamedTuple):
 
     def without_secrets(self, hide: Callable[[str], str]) -> Finding:
         """The finding with the known secrets in its texts replaced: a peer may choose the names in them."""
+        detail = _hidden(self.code, self.detail, hide)
         if has_own_words(self.code):
-            return self
+            return self if detail == self.detail else self._replace(detail=detail)
         expected, actual = (text and hide(text) for text in (self.expected, self.actual))
-        return self._replace(detail=hide(self.detail), expected=expected, actual=actual)
+        return self._replace(detail=detail, expected=expected, actual=actual)
 
     def plain(self) -> SavedFinding:
         """As a JSON value."""
@@ -71,9 +73,17 @@ class Finding(NamedTuple):
 
 
 def has_own_words(code: ViolationCode) -> bool:
-    """Whether nothing is left to hide in the texts of a rule. A stream may be called "s" or "video": these words of our
-    own texts are not its name."""
+    """Whether the texts of a rule are our own, except for the reason of a refusal. A stream may be called "s" or
+    "video": these words of our own texts are not its name."""
     return code.startswith(_OWN_WORDS) and not code.name.startswith(_PEERS_WORDS)
+
+
+def _hidden(code: ViolationCode, detail: str, hide: Callable[[str], str]) -> str:
+    """A detail with the known secrets in it replaced. A name in the reason of a refusal may become known later."""
+    if not has_own_words(code):
+        return hide(detail)
+    own, mark, reason = detail.partition(_REFUSED)
+    return own + mark + hide(reason) if reason else detail
 
 
 class _Kind(NamedTuple):
@@ -142,9 +152,7 @@ class _Folded:
         """The row of `findings`, with a file number in place of the capture id."""
         first = self.first.without_secrets(hide)
         texts = entry(first.code)
-        detail = "; ".join(self.details)
-        if not has_own_words(first.code):
-            detail = hide(detail)
+        detail = "; ".join([_hidden(first.code, detail, hide) for detail in self.details])
         if len(detail) > DETAIL_CHARACTERS:
             detail = detail[:DETAIL_CHARACTERS] + "..."
         frame, last = first.frame, self.frame_last
@@ -256,7 +264,7 @@ class FindingFold:
         return [
             (
                 f.first.without_secrets(hide).plain(), f.count,
-                [*(f.details if has_own_words(f.first.code) else map(hide, f.details))],
+                [_hidden(f.first.code, detail, hide) for detail in f.details],
                 f.msg_no_last, f.frame_last, f.ts_last, list(f.streams),
             )
             for f in self._folded.values()

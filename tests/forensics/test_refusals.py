@@ -156,3 +156,13 @@ def test_a_refused_command_that_is_named_like_the_stream_is_hidden(path: Path) -
     rows = decode(path, settings=redacting(), tables=("findings",))["findings"]
     details = [row["detail"] for row in rows if row["rule_id"] == "SESSION_BAD_NAME"]
     assert details == [f"{Redactor(KEY).token('sesame')} was refused: NetStream.Publish.BadName a description"]
+
+
+def test_a_name_in_a_refusal_that_becomes_known_later_is_hidden(path: Path) -> None:
+    said = connected().command(CLIENT, "createStream", 7, None)
+    info = status("NetStream.Create.Failed", "error") | {"description": "live/s3cret is busy"}
+    said.command(SERVER, "_error", 7, None, info).command(CLIENT, "publish", 0, None, "s3cret", "live", stream_id=1)
+    tables = decode(said.bye().write(path), settings=redacting())
+    (detail,) = [row["detail"] for row in tables["findings"] if row["rule_id"] == "CMD_REFUSED"]
+    hashed = Redactor(KEY).token("s3cret")
+    assert detail == f"createStream was refused: NetStream.Create.Failed live/{hashed} is busy"
