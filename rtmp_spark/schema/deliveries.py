@@ -24,7 +24,11 @@ DELIVERIES = Table(
         Column("burst_ms", F64, "media time delivered faster than real time at the start (cached GOP)"),
         required("headers_replayed", I64, "configurations received that were published before the play started"),
         required("frames_published", I64, "coded frames published during the play, without those in flight at its end"),
-        required("frames_missing", I64, "of these, frames that were never played"),
+        required(
+            "frames_missing",
+            I64,
+            "of these, frames that the captured play does not have; its gaps (streams.gaps) may hold some",
+        ),
         required("frames_changed", I64, "of these, frames that were played with different bytes"),
         INGEST_ID,
     ),

@@ -148,8 +148,12 @@ def delivery(publish: Stream, play: Stream) -> Row | None:
     if shift is None:
         return None
     matched: dict[int, int] = {}  # index of the published frame -> index of the played frame
+    shifts: dict[int, int] = {}  # the present one of each track: timestamps lag after data that was not captured
     for i in coded:
-        near = _nearest(by_key.get(received.key[i], ()), sent, received.dts[i] - shift, received.ts[i], matched)
+        same_bytes, track = by_key.get(received.key[i], ()), received.type_id(i)
+        if len(same_bytes) == 1 and sent.ts[same_bytes[0]] <= received.ts[i] + EARLY_US:
+            shifts[track] = received.dts[i] - sent.dts[same_bytes[0]]
+        near = _nearest(same_bytes, sent, received.dts[i] - shifts.get(track, shift), received.ts[i], matched)
         if near is not None:
             matched[near] = i
     matched = _without_late_matches(sent, received, matched)

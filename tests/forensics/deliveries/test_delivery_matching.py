@@ -50,6 +50,15 @@ def test_lost_and_changed_frames() -> None:
     assert (found["frames_published"], found["frames_missing"], found["frames_changed"]) == (100, 2, 1)
 
 
+def test_timestamps_that_lag_after_a_gap_in_the_capture() -> None:
+    """Two gaps of 10 and 30 frames: their deltas are missing in the timestamps after them."""
+    lag = [0 if i < 40 else 400 if i < 60 else 1600 for i in range(100)]
+    kept = [i for i in range(100) if not (30 <= i < 40 or 50 <= i < 80)]
+    got = [(SENT[i][0], SENT[i][1] + 30, SENT[i][2] - lag[i], 1) for i in kept]
+    found = row(frames(*SENT), frames(*got))
+    assert (found["frames_published"], found["frames_missing"]) == (100, 40)
+
+
 def test_a_cached_gop_is_a_burst_without_latency() -> None:
     """Play at 3000 ms: the 50 frames of 1000 to 2960 ms arrive at once, the others when they are published."""
     got = [(p, max(at, 3000) + 10, dts, k) for p, at, dts, k in SENT]
