@@ -297,6 +297,7 @@ NEARBY_US = 2_000_000  # a request recorded this much later than an answer is no
 
 # How a connection ended (ending.py)
 IDLE_US = 5_000_000  # a close after silence this long is taken for a timeout
+IDLE_PUBLISHER_US = 3_000_000  # so is a close of the server after this long without media of its publisher
 TEARDOWN_US = 10_000_000  # media this long after a teardown belongs to something else
 RETRANSMITTED_US = 3_000_000  # a peer is gone if nothing new was sent to it, only retransmitted, for this long
 REFUSAL_US = 5_000_000  # a close this soon after a refusal belongs to it

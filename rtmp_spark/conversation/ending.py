@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rtmp_spark.capture.tcp.half_stream import Stream
-from rtmp_spark.codec.limits import IDLE_US, REFUSAL_US, RETRANSMITTED_US, TEARDOWN_US, TURNED_AWAY_US
+from rtmp_spark.codec.limits import (
+    IDLE_PUBLISHER_US,
+    IDLE_US,
+    REFUSAL_US,
+    RETRANSMITTED_US,
+    TEARDOWN_US,
+    TURNED_AWAY_US,
+)
 from rtmp_spark.conversation.facts import CLIENT, OTHER_DIRECTION, SENDER, SERVER
 from rtmp_spark.conversation.session import Session
 
@@ -78,9 +85,10 @@ def close_cause(ending: Ending, session: Session) -> str:
         return "protocol_error"
     media_way = next((span.direction for span in reversed(session.spans)), None)
     silence = ending.silence_us(media_way) if media_way else None
+    enough = IDLE_US
     if media_way == "c2s" and closer == SERVER:  # not for players: one that waits may have been asked to
-        silence = _without_media_us(ending, session, media_way)
-    if silence is not None and silence >= IDLE_US:
+        silence, enough = _without_media_us(ending, session, media_way), IDLE_PUBLISHER_US
+    if silence is not None and silence >= enough:
         return "idle_timeout" if closer != SENDER[media_way or "c2s"] else "unknown"
     if closer == SERVER and _turned_away(ending, session):
         return "refused"

@@ -214,6 +214,11 @@ def _timeout_of_media(talk: RtmpTalk) -> None:
     talk.bye(1)
 
 
+def _timeout_of_a_frozen_encoder(talk: RtmpTalk) -> None:
+    """nginx-rtmp with `drop_idle_publisher 4s`, a little less after the last frame."""
+    talk.wait(3.9).bye(1)
+
+
 def _close_is_answered_late(talk: RtmpTalk) -> None:
     talk.talk.add(1, FIN | ACK)
     talk.talk.seq[1] += 1
@@ -243,6 +248,7 @@ def _open(talk: RtmpTalk) -> None:
         (_reset, ("peer_vanished", "client", "rst")),
         (_timeout, ("idle_timeout", "server", "fin")),
         (_timeout_of_media, ("idle_timeout", "server", "fin")),
+        (_timeout_of_a_frozen_encoder, ("idle_timeout", "server", "fin")),
         (_close_is_answered_late, ("unknown", "server", "fin")),
         (_too_late, ("unknown", "server", "fin")),
         (_server_leaves, ("teardown", "server", "fin")),

@@ -20,7 +20,8 @@ CLOSE_CAUSES = (
     ),
     Cause(
         "idle_timeout",
-        "The sender of the media sent nothing for 5 s or more, and the other side closed the connection.",
+        "The sender of the media sent nothing for 5 s or more, or a publisher no media for 3 s or more, and the other "
+        "side closed the connection.",
         "Find out why the sender stopped: check its source, its machine and the path to it. Raise the timeout only if "
         "the stream may pause.",
     ),
