@@ -135,13 +135,19 @@ def _is_installed(name: str) -> bool:
     return find_spec(f"rtmp_spark.commands.{name}") is not None
 
 
+def _skip_last_collection() -> None:
+    """A process that ends need not search all its objects for cycles. DuckDB reports its objects as leaked then."""
+    if "duckdb" not in sys.modules:
+        gc.freeze()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
     as_json = argv[:1] == ["ingest"] and "--json" in argv  # a scheduler gets one line, whatever happens
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(gc.freeze)  # a process that ends need not search all its objects for cycles
+    atexit.register(_skip_last_collection)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy does no linear algebra here: do not start its threads
     _set_output_encoding("--json" in argv)
     try:

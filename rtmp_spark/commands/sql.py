@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         tables, code = _tables_of_captures(args)
     rows = query(connect(tables), args.query)
-    print_batches((("", batch) for batch in rows), rows.schema.names, args)
+    print_batches((("", batch) for batch in rows), rows.schema.names, args, chosen=True)
     return code
 
 

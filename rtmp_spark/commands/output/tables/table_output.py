@@ -43,17 +43,18 @@ def print_chosen(batches: Iterable[Batch], table: str, args: argparse.Namespace)
         chosen = _by_time(chosen, columns, table)
     if args.limit is not None:
         chosen = _first(chosen, args.limit)
-    print_batches(chosen, columns, args)
+    print_batches(chosen, columns, args, chosen=bool(args.columns))
 
 
-def print_batches(batches: Iterable[Batch], columns: Sequence[str], args: argparse.Namespace) -> None:
+def print_batches(batches: Iterable[Batch], columns: Sequence[str], args: argparse.Namespace, *, chosen: bool) -> None:
     """Print rows with these columns as `--csv` or `--json` say, else as text that fits the terminal."""
     if args.json:
         print_json(batches, sys.stdout, with_table=False)
     elif args.csv:
         _print_csv(batches, columns, sys.stdout)
     else:
-        print_table(batches, sys.stdout, get_terminal_size().columns if sys.stdout.isatty() else None)
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        print_table(batches, sys.stdout, width, chosen=chosen)
 
 
 def _print_csv(batches: Iterable[Batch], columns: Sequence[str], out: TextIO) -> None:

@@ -52,6 +52,23 @@ def test_widths_fit_the_rows_of_all_small_batches(width: int | None) -> None:
     assert out.getvalue() == "verdict    n\nok         7\ndegraded  33\n"
 
 
+def test_chosen_columns_are_shown_even_if_empty_and_texts_are_whole() -> None:
+    rows = pa.record_batch({"detail": ["x" * 60], "at_fault": pa.array([None], pa.string())})
+    shown = {}
+    for chosen in (True, False):
+        out = io.StringIO()
+        print_table([("findings", rows)], out, chosen=chosen)
+        shown[chosen] = out.getvalue().split()
+    assert shown == {True: ["detail", "at_fault", "x" * 60, "-"], False: ["detail", "x" * 47 + "…"]}
+
+
+def test_sql_prints_no_errors(sample_pcaps: Path) -> None:
+    pytest.importorskip("duckdb", reason="sql needs DuckDB: pip install '.[lake]'")
+    command = [sys.executable, "-m", "rtmp_spark.cli", "sql", "SELECT 1 AS n", str(sample_pcaps / PUBLISH), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("n\n1\n", "")
+
+
 def test_a_condition_and_a_limit(sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("duckdb", reason="conditions need DuckDB: pip install '.[lake]'")
     where = ("--where", "kind = 'video' AND is_key", "--columns", "frame_type", "--csv")
