@@ -7,6 +7,7 @@ whatever it contains.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from urllib.parse import quote, unquote
 from rtmp_spark.codec.limits import REDACT_LENGTHS, REDACT_WORDS
 
 PREFIX = "key-"
-TOKEN_CHARS = 16
+TOKEN_BYTES = 10  # of the hash
+TOKEN_CHARS = 8 * TOKEN_BYTES // 5  # in base 32
 TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{TOKEN_CHARS}}}")
 Form = tuple[str, int]  # hash and length
 SavedSecrets = tuple[list[str], list[int], dict[str, list[Form]]]
@@ -37,12 +39,13 @@ class KnownSecrets:
     """`tokens` holds the hashes of the secrets in every form in which they are searched; `forms`, those of secrets that
     facts contain which are saved before they are read: `add` will receive only the hash of such a secret."""
 
-    __slots__ = ("_saves_forms", "forms", "lengths", "tokens")
+    __slots__ = ("_digests", "_saves_forms", "forms", "lengths", "tokens")
 
     def __init__(self) -> None:
         self.tokens: set[str] = set()
         self.forms: dict[str, list[Form]] = {}
         self.lengths: list[int] = []  # of the forms in `tokens`, the longest first; not all if `has_many_lengths`
+        self._digests: set[bytes] | None = None  # the tokens as bytes, from the first search with many lengths on
         self._saves_forms = False
 
     @property
@@ -65,24 +68,32 @@ class KnownSecrets:
             self.forms.pop(token, None)
         for form, length in forms:
             self.tokens.add(form)
+            if self._digests is not None:
+                self._digests |= _digests([form])
             if not self.has_many_lengths and length not in self.lengths:
                 self.lengths = sorted([*self.lengths, length], reverse=True)
 
-    def hidden(self, text: str, token_of: Callable[[str], str]) -> str:
+    def hidden(self, text: str, token_of: Callable[[str], str], digest_of: Callable[[str], bytes]) -> str:
         """The text with the known secrets in it replaced by their hashes; if two overlap, the first and longest is."""
         words = Words(text)
-        spans = words.spans_of_few() if self.has_many_lengths else words.spans_of(self.lengths)
-        found = [(start, -end, token) for start, end in spans if (token := token_of(text[start:end])) in self.tokens]
+        if self.has_many_lengths:
+            if self._digests is None:
+                self._digests = _digests(self.tokens)
+            digests = self._digests  # a digest costs a quarter of its token, and there are many parts
+            spans = [(start, end) for start, end in words.spans_of_few() if digest_of(text[start:end]) in digests]
+        else:
+            spans = [span for span in words.spans_of(self.lengths) if token_of(text[slice(*span)]) in self.tokens]
         shown, at = [], 0
-        for start, end, token in sorted(found):
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
             if start >= at:
-                shown += [text[at:start], token]
-                at = -end
+                shown += [text[at:start], token_of(text[start:end])]
+                at = end
         return "".join([*shown, text[at:]]) if shown else text
 
     def clear(self) -> None:
         self.tokens.clear()
         self.lengths.clear()
+        self._digests = None
 
     def copy_for_pending(self) -> KnownSecrets:
         """A copy that keeps the forms of what is added to it."""
@@ -146,6 +157,10 @@ class Words:
 
     def parts(self, length: int) -> Iterator[str]:
         return (self._text[start : start + length] for start in self.starts_of(length))
+
+
+def _digests(tokens: Iterable[str]) -> set[bytes]:
+    return {base64.b32decode(token[len(PREFIX) :].upper()) for token in tokens if TOKEN.fullmatch(token)}
 
 
 def secret_of(text: str, token_of: Callable[[str], str]) -> Secret:

@@ -27,7 +27,7 @@ from rtmp_spark.codec.limits import (
     REDACT_CACHE_TEXTS,
 )
 from rtmp_spark.codec.shared_arguments import Arguments
-from rtmp_spark.known_secrets import PREFIX, TOKEN, TOKEN_CHARS, AddedSecrets, KnownSecrets, Secret, Words, secret_of
+from rtmp_spark.known_secrets import PREFIX, TOKEN, TOKEN_BYTES, AddedSecrets, KnownSecrets, Secret, Words, secret_of
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -140,11 +140,16 @@ class Redactor:
             return text
         hashed = self._hashes.get(text)
         if hashed is None:
-            digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
-            hashed = base64.b32encode(digest).decode()[:TOKEN_CHARS].lower()
+            hashed = base64.b32encode(self.digest(text)).decode().lower()
             if len(text) <= REDACT_CACHE_CHARACTERS:
                 _kept(self._hashes, text, hashed)
         return hashed
+
+    def digest(self, text: str) -> bytes:
+        """The bytes that `sealed` writes as characters; empty without a key."""
+        if self._key is None:
+            return b""
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")[:TOKEN_BYTES]
 
     def stream_name(self, name: str, known: KnownSecrets | None = None) -> str:
         """A stream name with the name and each value of its query hashed; long values are added to `known`."""
@@ -230,7 +235,7 @@ class Redactor:
             if len(text) <= REDACT_CACHE_CHARACTERS:
                 _kept(self._texts, text, found)
         if known.has_many_lengths:
-            return known.hidden(found.plain, self.token)
+            return known.hidden(found.plain, self.token, self.digest)
         for length in known.lengths:
             if length > len(found.plain):
                 continue
@@ -238,7 +243,7 @@ class Redactor:
             if hashes is None:
                 hashes = self._parts(found, length)
             if hashes is None or not hashes.isdisjoint(known.tokens):
-                return known.hidden(found.plain, self.token)
+                return known.hidden(found.plain, self.token, self.digest)
         return found.plain
 
     def _parts(self, text: _Text, length: int) -> frozenset[str] | None:

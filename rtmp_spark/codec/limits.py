@@ -271,7 +271,7 @@ REDACT_CACHE_CHARACTERS = 1024  # of such a text
 REDACT_CACHE_LENGTHS = 4  # of known secrets, for each of which the hashes of such a text are kept
 REDACT_CACHE_SECRETS = 16  # known secrets of a connection; commands of connections with more are not kept
 REDACT_LENGTHS = 16  # of known secrets; if a connection has so many, texts are searched for REDACT_WORDS instead
-REDACT_WORDS = 16  # of one known secret
+REDACT_WORDS = 6  # of one known secret
 REDACT_CACHE_HASHES = 1 << 18  # of parts of texts
 
 

@@ -71,7 +71,9 @@ class ConnectionSecrets:
         for found in _TEXTS.findall(payload):
             text = found.decode()
             # The length before a string may be a printable character.
-            if any(self.known.hidden(part, self.redactor.token) != part for part in (text, text[1:])):
+            if any(
+                self.known.hidden(part, self.redactor.token, self.redactor.digest) != part for part in (text, text[1:])
+            ):
                 return True
         return False
 

@@ -238,14 +238,14 @@ class ConnectionRules:
 
     def close_cause(self, ending: Ending, cause: str) -> str:
         """`cause`, unless flow control or what is known of the client explains the end better than TCP does."""
-        if cause == "peer_vanished" and (ending.closed_by, ending.close_kind) == (CLIENT, "fin"):
-            if self.client().software in ENDS_WITH_FIN:
-                return "teardown"
         if cause in ("idle_timeout", "unknown", "peer_vanished") and self._both_from_start and ending.closed_by:
             for direction in ("c2s", "s2c"):
                 media = [span.ts_end for span in self._session.spans if span.direction == direction]
                 if media and ending.ts_end - max(media) >= STOPPED_US and self.flow.starving(direction):
                     return "ack_stall"
+        if cause == "peer_vanished" and (ending.closed_by, ending.close_kind) == (CLIENT, "fin"):
+            if self.client().software in ENDS_WITH_FIN:
+                return "teardown"
         return cause
 
     def end(self, ending: Ending, cause: str, findings: FindingFold) -> None:
