@@ -14,6 +14,7 @@ from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 from rtmp_spark.forensics.thresholds import SKEW_MINUTES, SKEW_MS, SKEW_MS_PER_MINUTE
 
 # Warnings that degrade a stream, the worst first, and their texts. Texts of verdicts start in lower case, like details.
+_DETAILED = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
 _DEGRADES: dict[ViolationCode, str] = {
     ViolationCode.TIME_SLOW: "media arrives slower than real time",
     ViolationCode.TIME_STALL: "no frames arrived for a second or more",
@@ -170,6 +171,8 @@ def _verdict_on_frames(
             if code is ViolationCode.TIME_STALL and not stalls.kept and stalls.of_tracks:
                 kind = stalls.of_tracks[0].kind
                 sentence = f"{kind} stopped while {OTHER_KIND[kind]} continued"
+            elif code in _DETAILED:
+                sentence = next(f.detail for f in about if f.code is code and f.severity is not Severity.INFO)
             return StreamVerdict("degraded", code.value, sentence)
     if broken_off in _BROKEN_OFF and not (measure.gaps and broken_off[0] == "unknown"):
         return StreamVerdict("degraded", ViolationCode.SESSION_END.value, _BROKEN_OFF[broken_off])
