@@ -89,7 +89,7 @@ def test_a_line_has_the_reason_the_packet_and_the_rates(sample_pcaps: Path, caps
 def test_a_wider_terminal_has_longer_lines_and_more_columns(
     monkeypatch: pytest.MonkeyPatch, sample_pcaps: Path
 ) -> None:
-    narrow, wide, widest = (screen(monkeypatch, width, sample_pcaps / SLOW) for width in (80, 120, 240))
+    narrow, wide, widest = (screen(monkeypatch, width, sample_pcaps / SLOW) for width in (80, 120, 320))
     slow = "media arrives at 0.30 x real time; 13.5 s behind at the end; no TCP"
     assert slow in [line.strip() for line in narrow], "below the line"
     assert any(slow in line and "degraded" in line and "(packet 659)" in line for line in widest)
