@@ -64,7 +64,7 @@ types: $(STAMP) ## run mypy --strict
 
 class-archive: $(STAMP)
 	@# Many tests start a JVM; a class data archive halves the start time.
-	@$(BIN)/python -c 'from rtmp_spark.spark.class_archive_warm_up import make_now; make_now()' > /dev/null 2>&1 &
+	@$(BIN)/python -c 'from rtmp_spark.spark.session.class_archive_warm_up import make_now; make_now()' > /dev/null 2>&1 &
 
 test: $(STAMP) class-archive atheris lint types ## run ruff, mypy --strict, every test and the fuzz targets; prints what was skipped and why
 	@# Fuzzing takes the time in which tests wait. Spark tests run last, in two processes with one session each; the

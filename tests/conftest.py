@@ -39,7 +39,7 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     from rtmp_spark.codec.errors import UserError
     from rtmp_spark.spark import start_spark
-    from rtmp_spark.spark.jars import delta_jars, java_home
+    from rtmp_spark.spark.session.jars import delta_jars, java_home
 
     try:
         java_home()

@@ -210,7 +210,7 @@ def test_a_module_imports_only_what_its_layer_may(module: str, path: Path) -> No
         ("rtmp_spark.commands.ingest", "from rtmp_spark.spark import ingest"),
         ("rtmp_spark.cli", "from rtmp_spark.commands import inspect"),
         ("rtmp_spark", "import rtmp_spark.codec"),
-        ("rtmp_relay.relay.hub", "from rtmp_spark.spark import spark_session"),
+        ("rtmp_relay.relay.hub", "from rtmp_spark.spark.session import spark_session"),
         ("rtmp_relay.relay.hub", "import rich"),
     ],
 )

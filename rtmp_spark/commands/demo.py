@@ -93,7 +93,7 @@ def _check_loopback() -> None:
 def _check_spark() -> None:
     """Report missing requirements, and download the Delta jars, before the demo begins."""
     try:
-        from rtmp_spark.spark import jars
+        from rtmp_spark.spark.session import jars
 
         jars.java_home()
         jars.delta_jars()

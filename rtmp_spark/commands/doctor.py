@@ -149,7 +149,7 @@ def optional(name: str, extra: str, purpose: str) -> Check:
 
 
 def java() -> Check:
-    from rtmp_spark.spark import jars
+    from rtmp_spark.spark.session import jars
 
     try:
         home = jars.java_home()
@@ -161,7 +161,7 @@ def java() -> Check:
 
 
 def delta_jars(fetch: bool) -> Check:
-    from rtmp_spark.spark import jars
+    from rtmp_spark.spark.session import jars
 
     try:
         if fetch or os.environ.get("RTMP_SPARK_JARS"):

@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
     from rtmp_spark.spark.cancellable import Stopped
-    from rtmp_spark.spark.early_imports import import_early
-    from rtmp_spark.spark.spark_session import start_spark
+    from rtmp_spark.spark.session.early_imports import import_early
+    from rtmp_spark.spark.session.spark_session import start_spark
 
     if not args.quiet:
         print("rtmp-spark: Starting Spark ...", file=sys.stderr)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .packet_decoding import decode_packets
     from .pipeline import ingest
     from .registration import register
-    from .spark_session import start_spark
+    from .session.spark_session import start_spark
     from .streaming_ingest import ingest_batch
 
 __all__ = [
@@ -54,7 +54,7 @@ _MODULES = {
     "register": "rtmp_spark.spark.registration",
     "rtmp_messages": "rtmp_spark.spark.byte_functions",
     "rtmp_tag": "rtmp_spark.spark.byte_functions",
-    "start_spark": "rtmp_spark.spark.spark_session",
+    "start_spark": "rtmp_spark.spark.session.spark_session",
 }
 
 

@@ -19,7 +19,7 @@ from rtmp_spark.views import VIEWS
 
 from .arrow_types import spark_schema
 from .lake_location import lake_location
-from .spark_session import no_delta_lake
+from .session.spark_session import no_delta_lake
 
 if TYPE_CHECKING:
     from rtmp_spark.report.connection_view import ConnectionView

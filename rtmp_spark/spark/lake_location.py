@@ -14,7 +14,7 @@ from rtmp_spark.codec.errors import UserError
 from rtmp_spark.lake.location import Location, locate
 
 from .job_faults import reason
-from .spark_session import is_own_session
+from .session.spark_session import is_own_session
 
 _PREFIX = "spark.hadoop."
 _HADOOP = ("fs.", "google.")  # settings of a session that Spark passes to Hadoop as they are

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from rtmp_spark.spark.jars import cache_directory
+from rtmp_spark.spark.session.jars import cache_directory
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 HADOOP = next(SPARK_JARS.glob("hadoop-client-api-*.jar")).stem.removeprefix("hadoop-client-api-")

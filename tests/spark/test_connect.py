@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from kit.separate_ingest import NAMES, assert_same, free_port, python, wait_for_port
 
-from rtmp_spark.spark.spark_session import local_settings
+from rtmp_spark.spark.session.spark_session import local_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

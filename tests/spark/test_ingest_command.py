@@ -61,7 +61,9 @@ def test_a_directory_without_captures(
 ) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rtmp_spark.spark.spark_session.start_spark", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(
+        "rtmp_spark.spark.session.spark_session.start_spark", lambda *_, **__: pytest.fail("Spark was started")
+    )
     assert main(["ingest", "empty", "--lake", "lake"]) == 2
     assert capsys.readouterr().err.startswith("rtmp-spark: No captures found in empty. ")
     assert not (tmp_path / "lake").exists()

@@ -27,7 +27,7 @@ def test_an_unknown_name() -> None:
 def test_neither_a_session_nor_a_task_of_an_ingest_needs_pandas() -> None:
     """Importing it takes a quarter of a second, in the driver before Java starts and in each Python worker."""
     code = (
-        "import sys, pyarrow as pa, rtmp_spark.spark.spark_session, rtmp_spark.spark.stages\n"
+        "import sys, pyarrow as pa, rtmp_spark.spark.session.spark_session, rtmp_spark.spark.stages\n"
         "from rtmp_spark.analysis.arrow_columns import arrow_batch\n"
         "arrow_batch([['text']], pa.schema([('result', pa.string())]))\n"
         "sys.exit('pandas' in sys.modules)"

@@ -19,7 +19,7 @@ from rtmp_spark.lake.ledger import Ledger
 from rtmp_spark.lake.location import locate
 from rtmp_spark.lake.reader import Lake, open_lake
 from rtmp_spark.schema import TABLES
-from rtmp_spark.spark.jars import delta_jars
+from rtmp_spark.spark.session.jars import delta_jars
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

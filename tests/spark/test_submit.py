@@ -15,7 +15,7 @@ from rtmp_spark.ingest.options import IngestOptions
 from rtmp_spark.lake.reader import open_lake
 from rtmp_spark.redact import KEY_VARIABLE
 from rtmp_spark.spark import ingest
-from rtmp_spark.spark.jars import delta_jars
+from rtmp_spark.spark.session.jars import delta_jars
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

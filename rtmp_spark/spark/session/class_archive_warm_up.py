@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from rtmp_spark.lake.location import locate
 from rtmp_spark.lake.tables import create_lake
+from rtmp_spark.spark.arrow_types import spark_schema
 
-from .arrow_types import spark_schema
 from .class_archive import archive_path, make
 from .jars import delta_jars
 from .spark_session import local_settings

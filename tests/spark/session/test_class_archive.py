@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rtmp_spark.spark import class_archive
-from rtmp_spark.spark.jars import delta_jars
+from rtmp_spark.spark.session import class_archive
+from rtmp_spark.spark.session.jars import delta_jars
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_a_java_that_dies_of_its_archive_is_started_without(java: str, tmp_path:
     (home / "bin" / "java").chmod(0o755)
     code = (
         "from pathlib import Path\n"
-        "from rtmp_spark.spark import class_archive, start_spark\n"
+        "from rtmp_spark.spark import start_spark\nfrom rtmp_spark.spark.session import class_archive\n"
         "class_archive._make_later = lambda archive: None\n"
-        "from rtmp_spark.spark.jars import delta_jars\n"
+        "from rtmp_spark.spark.session.jars import delta_jars\n"
         "archive = class_archive.archive_path(delta_jars()); archive.write_bytes(b'cut short')\n"
         "print(start_spark('local[1]', small=True).range(3).count(), archive.exists())"
     )

@@ -66,7 +66,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _make_later(archive: Path) -> None:
-    run = f"import os; os.nice(19); from rtmp_spark.spark.class_archive import make; make({str(archive)!r})"
+    run = f"import os; os.nice(19); from rtmp_spark.spark.session.class_archive import make; make({str(archive)!r})"
     with suppress(OSError):
         subprocess.Popen(
             [sys.executable, "-c", run],
@@ -92,7 +92,7 @@ def make(name: str) -> None:
         run = [
             sys.executable,
             "-c",
-            f"from rtmp_spark.spark.class_archive_warm_up import warm_up; warm_up({str(growing)!r})",
+            f"from rtmp_spark.spark.session.class_archive_warm_up import warm_up; warm_up({str(growing)!r})",
         ]
         without = os.environ | {VARIABLE: "0"}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtmp_spark.spark.spark_session import local_settings
+from rtmp_spark.spark.session.spark_session import local_settings
 
 
 def test_a_garbage_collector_that_the_user_chose(java: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtmp_spark.codec.errors import UserError
-from rtmp_spark.spark import jars
+from rtmp_spark.spark.session import jars
 
 
 def fake_java(directory: Path, version: str) -> Path:

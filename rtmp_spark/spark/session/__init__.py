@@ -1,0 +1,1 @@
+"""Starts the local Spark session: Java, its jars and its class archive."""
