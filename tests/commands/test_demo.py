@@ -129,7 +129,7 @@ def test_without_spark_the_error_suggests_no_spark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "rtmp_spark.spark", None)
+    monkeypatch.setitem(sys.modules, "rtmp_spark.spark.session", None)
     assert cli.main(["demo"]) == 3
     error = capsys.readouterr().err
     assert f"is not installed. {install_command('spark')}. Or run the demo without tables: " in error

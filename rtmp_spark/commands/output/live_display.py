@@ -5,6 +5,7 @@ Neither needs a thread: the caller decides when the streams are shown.
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -145,3 +146,4 @@ class LiveLines:
             print(line, flush=True)
         except BrokenPipeError:
             self._closed = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still holds of the line

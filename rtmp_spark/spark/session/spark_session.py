@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from pyspark.sql import SparkSession
 
+import rtmp_spark
 from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
@@ -225,7 +226,7 @@ def no_delta_lake() -> UserError:
 
 def _ship_package(spark: SparkSession) -> None:
     """Sends this package to the executors as a zip. With --py-files they have it already."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(rtmp_spark.__file__).resolve().parent
     if not package.is_dir():  # we run from the zip of --py-files
         return
     directory = tempfile.mkdtemp(prefix="rtmp_spark_")
