@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,15 @@ def test_a_lake_without_its_key_is_refused(lake: Location, monkeypatch: pytest.M
         _ = open_lake(lake).redact_key
     monkeypatch.setenv("RTMP_SPARK_REDACT_KEY", "given")
     assert open_lake(lake).redact_key == b"given"
+
+
+@pytest.fixture(autouse=True)
+def tables_in_order() -> Iterator[None]:
+    """monkeypatch puts a table that it had deleted at the end; the order is that of the documentation."""
+    before = dict(TABLES)
+    yield
+    TABLES.clear()
+    TABLES.update(before)
 
 
 def older_schema(monkeypatch: pytest.MonkeyPatch, without: str, drop_table: str | None = None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -146,4 +147,6 @@ class LiveLines:
             print(line, flush=True)
         except BrokenPipeError:
             self._closed = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still holds of the line
+            with suppress(OSError):  # it may not be a file
+                # Python still holds the line, and would fail to write it at the end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
