@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 with atheris.instrument_imports(include=["rtmp_spark"]):
     from fuzz.targets import TARGETS
 
-_SLOW_S = 3.0  # for one input, with the time of the coverage
+_SLOW_S = 5.0  # for one input, with the time of the coverage
 _LIMITS = ["-max_len=16384", "-rss_limit_mb=1000", "-timeout=600", "-print_final_stats=1"]
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from fuzz.targets import TARGETS
 
 _RUN = str(Path(__file__).with_name("run_atheris.py"))
 _MOST_SAVED_BYTES = 4096  # of an input: the archives are part of the repository
+_RUNS = 20_000  # of one process
 _WALL_SECONDS = 15  # for a second of CPU time, on a machine that does something else
 _NO_ATHERIS = (
     "Fuzzing was skipped: atheris is not installed. Its wheels exist for Linux on x86-64; install it with "
@@ -34,43 +36,48 @@ _NO_ATHERIS = (
 )
 
 
-class Run(NamedTuple):
+class Result(NamedTuple):
     name: str
-    found: Path
-    process: subprocess.Popen[bytes]
-
-    @property
-    def log(self) -> Path:
-        return self.found.with_suffix(".log")
+    executions: int
+    edges: int
+    inputs: int
+    failure: str  # the end of the log; empty if no input failed
 
 
-def start(name: str, seconds: float, directory: Path, scratch: Path) -> Run:
+def fuzz(name: str, seconds: float, directory: Path, scratch: Path) -> Result:
+    """Fuzz for this CPU time, in one process after the other: code with coverage leaks about 26 kB per execution."""
     found, begin = directory / name, scratch / name
     for path in (found, begin):
         path.mkdir(parents=True, exist_ok=True)
     write(begin, (*TARGETS[name].seeds(), *corpus.saved(name)))
-    limits = [f"-artifact_prefix={found}/", f"-max_total_time={int(_WALL_SECONDS * seconds)}"]
-    command = [sys.executable, _RUN, name, str(seconds), *limits, str(found), str(begin)]
-    with found.with_suffix(".log").open("wb") as log:
-        environment = {**os.environ, "TMPDIR": str(scratch)}
-        return Run(name, found, subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+    executions = edges = inputs = 0
+    while seconds > 0:
+        limits = [f"-artifact_prefix={found}/", f"-max_total_time={int(_WALL_SECONDS * seconds) + 1}", f"-runs={_RUNS}"]
+        command = [sys.executable, _RUN, name, str(seconds), *limits, str(found), str(begin)]
+        with found.with_suffix(".log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "TMPDIR": str(scratch)})
+            _, status, used = os.wait4(process.pid, 0)
+        text = found.with_suffix(".log").read_text(errors="replace")
+        executed = re.search(r"number_of_executed_units: (\d+)", text)
+        covered = re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", text)
+        executions += int(executed[1]) if executed else 0
+        edges, inputs = map(int, covered[-1]) if covered else (edges, inputs)
+        if status or not executed:
+            return Result(name, executions, edges, inputs, text[-4000:])
+        seconds -= used.ru_utime + used.ru_stime
+    return Result(name, executions, edges, inputs, "")
 
 
-def report(run: Run) -> bool:
-    """Wait for a run and print its line; False if an input failed."""
-    status = run.process.wait()
-    log = run.log.read_text(errors="replace")
-    executed = re.search(r"number_of_executed_units: (\d+)", log)
-    covered = re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", log)
-    edges, inputs = covered[-1] if covered else ("0", "0")
+def report(result: Result, directory: Path) -> bool:
+    """Print the line of a target; False if an input failed."""
     print(
-        f"fuzz {run.name}: {int(executed[1]) if executed else 0:,} executions, {int(edges):,} edges covered, "
-        f"{inputs} inputs ({len(list(corpus.saved(run.name)))} of them saved), {'FAILED' if status else 'no failure'}",
+        f"fuzz {result.name}: {result.executions:,} executions, {result.edges:,} edges covered, {result.inputs} inputs "
+        f"({len(list(corpus.saved(result.name)))} of them saved), {'FAILED' if result.failure else 'no failure'}",
         flush=True,
     )
-    if status:
-        print(f"{log[-4000:]}\nThe input and the log are in {run.found.parent}.", flush=True)
-    return not status
+    if result.failure:
+        print(f"{result.failure}\nThe input and the log are in {directory}.", flush=True)
+    return not result.failure
 
 
 def save(name: str, directory: Path) -> None:
@@ -108,9 +115,9 @@ def main() -> int:
         print(_NO_ATHERIS)
         return 0
     names = args.targets or list(TARGETS)
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
-        runs = [start(name, args.seconds, args.directory, Path(scratch)) for name in names]
-        passed = [report(run) for run in runs]
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch, ThreadPoolExecutor(len(names)) as threads:
+        results = threads.map(lambda name: fuzz(name, args.seconds, args.directory, Path(scratch)), names)
+        passed = [report(result, args.directory) for result in results]
     if args.save:
         for name in names:
             save(name, args.directory)
