@@ -209,6 +209,7 @@ LINGER_NS = 60_000_000_000  # a closed connection still owns packets of its endp
 SILENT_NS = 86_400_000_000_000  # so does an open one; connections that are never closed must end at some time
 BRIEF_NS = 240_000_000_000  # so does one without any payload (RFC 5382 5, REQ-5: partially open connections)
 BRIEF_FLOW_PACKETS = 4  # with more, a flow is reassembled: SYN, SYN-ACK and ACK come before any data
+SILENT_FLOW_PACKETS = 8  # the same without any payload: health checks open and close in seven packets
 BRIEF_FLOW_PAYLOAD = 1500  # bytes in these packets
 BRIEF_FLOW_COST = 256  # bytes that such a flow counts beside its packets
 SHARED_OUT_CONNECTIONS = 200_000  # that are shared out evenly to processes; later ones by a hash

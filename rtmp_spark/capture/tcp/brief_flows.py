@@ -20,7 +20,14 @@ from rtmp_spark.capture.packets.tcp_segments import ACK, RST, SYN, Segments
 from rtmp_spark.capture.tcp.frame_numbers import file_no
 from rtmp_spark.capture.tcp.sequence_numbers import MASK
 from rtmp_spark.capture.tcp.tcp_connection import Key
-from rtmp_spark.codec.limits import BRIEF_FLOW_COST, BRIEF_FLOW_PACKETS, BRIEF_FLOW_PAYLOAD, BRIEF_NS, LINGER_NS
+from rtmp_spark.codec.limits import (
+    BRIEF_FLOW_COST,
+    BRIEF_FLOW_PACKETS,
+    BRIEF_FLOW_PAYLOAD,
+    BRIEF_NS,
+    LINGER_NS,
+    SILENT_FLOW_PACKETS,
+)
 
 _PACKED = np.dtype(
     [
@@ -75,7 +82,8 @@ class BriefFlows:
         length, side = segments.length[flows.order], flows.side
         count = np.diff(np.append(flows.starts, len(length)))
         spoke = [np.add.reduceat((length > 0) & (side == s), flows.starts, dtype=np.int64) for s in (0, 1)]
-        brief = (count <= BRIEF_FLOW_PACKETS) & (spoke[0] <= 1) & (spoke[1] <= 1)
+        brief = (spoke[0] <= 1) & (spoke[1] <= 1)
+        brief &= count <= np.where(spoke[0] | spoke[1], BRIEF_FLOW_PACKETS, SILENT_FLOW_PACKETS)
         brief &= np.add.reduceat(length, flows.starts) <= BRIEF_FLOW_PAYLOAD
         brief &= np.add.reduceat(segments.missing[flows.order], flows.starts) == 0
         heads: list[int] = np.where(brief, count | spoke[0] * _SPOKE[0] | spoke[1] * _SPOKE[1], 0).tolist()
@@ -87,7 +95,8 @@ class BriefFlows:
         if before is None:
             return True
         both = (before[0] & _COUNT) + (head & _COUNT)
-        return both <= BRIEF_FLOW_PACKETS and not before[0] & head & ~_COUNT
+        most = BRIEF_FLOW_PACKETS if (before[0] | head) & ~_COUNT else SILENT_FLOW_PACKETS
+        return both <= most and not before[0] & head & ~_COUNT
 
     def _hold(self, segments: Segments, flows: Flows, held: list[int], heads: list[int]) -> Segments:
         """Pack the packets of these groups; returns the other segments."""
