@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import zlib
 from dataclasses import replace
@@ -12,7 +13,11 @@ from kit import capture_rewriting
 from kit.capture_rewriting import ACK, FIN, MASK, PSH, RST, SYN, Talk
 from kit.reassembled_streams import Result, reassemble, reassemble_bytes
 
+from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.tcp import segment_batch
+from rtmp_spark.capture.tcp.reassembler import Reassembler
+from rtmp_spark.capture.tcp.stream_items import Closed, Run
 from rtmp_spark.codec.limits import DEFAULT_LIMITS
 
 SAID = random.Random(1).randbytes(20_000)
@@ -517,15 +522,6 @@ def test_unwanted_connection_is_only_counted() -> None:
 
 
 def drop_and_count(first: list, second: list) -> tuple[list[bytes], int, bytes]:  # type: ignore[type-arg]
-    import io
-
-    from kit import capture_rewriting
-
-    from rtmp_spark.capture.files.open_capture import open_capture
-    from rtmp_spark.capture.packets.dissector import Dissector
-    from rtmp_spark.capture.tcp.reassembler import Reassembler
-    from rtmp_spark.capture.tcp.stream_items import Closed, Run
-
     reassembler, dissector = Reassembler(), Dissector()
 
     def feed(packets: list) -> list:  # type: ignore[type-arg]
@@ -558,6 +554,22 @@ def test_a_syn_flood_is_limited_and_does_not_affect_other_connections() -> None:
     assert [t.bytes[0] for t in result.talks if not t.connection.half_open] == [SAID + HEARD]
     assert result.reassembler.counts["flows_evicted"] >= 1900
     assert [p.detail for p in result.reassembler.take_problems()]
+
+
+@pytest.mark.parametrize("probes", [2, 4])  # a health check needs seven packets
+def test_a_connection_without_payload_waits_packed_until_its_first_payload(probes: int) -> None:
+    probe = Talk().open()
+    for _ in range(probes):
+        probe.add(0, ACK)
+    quiet = list(probe.packets)
+    probe.say(0, SAID[:2500])
+    reassembler, dissector, delivered = Reassembler(), Dissector(), b""
+    for number, packet in enumerate(probe.packets):
+        (block,) = open_capture(io.BytesIO(capture_rewriting.pcap(capture_rewriting.build([packet]))))
+        items = reassembler.feed(dissector.segments(block))
+        delivered += b"".join(item.data for item in items if isinstance(item, Run))
+        assert reassembler.brief_flows == (number < len(quiet))
+    assert delivered == SAID[:2500]
 
 
 def test_the_total_of_held_bytes_is_limited() -> None:
