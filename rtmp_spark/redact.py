@@ -234,17 +234,19 @@ class Redactor:
             found = _Text(self.parameters(text), {})
             if len(text) <= REDACT_CACHE_CHARACTERS:
                 _kept(self._texts, text, found)
-        if known.has_many_lengths:
-            return known.hidden(found.plain, self.token, self.digest)
-        for length in known.lengths:
-            if length > len(found.plain):
+        plain, parts = found
+        lengths = known.lengths
+        if lengths and known.has_many_lengths:
+            return known.hidden(plain, self.token, self.digest)
+        for length in lengths:
+            if length > len(plain):
                 continue
-            hashes = found.parts.get(length)
+            hashes = parts.get(length)
             if hashes is None:
                 hashes = self._parts(found, length)
             if hashes is None or not hashes.isdisjoint(known.tokens):
-                return known.hidden(found.plain, self.token, self.digest)
-        return found.plain
+                return known.hidden(plain, self.token, self.digest)
+        return plain
 
     def _parts(self, text: _Text, length: int) -> frozenset[str] | None:
         """The hashes of the parts of this length; None if the text is long or has been searched for many lengths, so
@@ -288,18 +290,16 @@ class Redactor:
 
     def secrets_in(self, name: str | None, args: list[Any]) -> list[Secret]:
         """The secrets in a command; commands of the same bytes share them."""
-        if self._key is None:
+        if self._key is None or not _may_have_secrets(name):
             return []
         notes = args.notes if type(args) is Arguments else {}
         noted = notes.get(Redactor)
         if noted is None or noted[0] is not self:
-            noted = notes[Redactor] = self, self._secrets_in((name or "").lower(), args)
+            noted = notes[Redactor] = self, self._secrets_in(name, args)
         found: list[Secret] = noted[1]
         return found
 
-    def _secrets_in(self, name: str, args: list[Any]) -> list[Secret]:
-        if name != "connect" and name not in _NAMED_BY_FIRST_STRING:
-            return []
+    def _secrets_in(self, name: str | None, args: list[Any]) -> list[Secret]:
         found = AddedSecrets()
         self.arguments(name, args, found)
         return found.added
@@ -369,6 +369,13 @@ def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
         cache.clear()
     cache[key] = value
     return value
+
+
+@lru_cache(1024)
+def _may_have_secrets(command: str | None) -> bool:
+    """Whether the arguments of a command may name a stream or contain other secrets that later texts may repeat."""
+    lowered = (command or "").lower()
+    return lowered == "connect" or lowered in _NAMED_BY_FIRST_STRING
 
 
 @lru_cache(1024)

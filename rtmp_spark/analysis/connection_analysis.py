@@ -32,7 +32,7 @@ from rtmp_spark.forensics.answer_rules import answer_findings
 from rtmp_spark.forensics.connection_rules import ConnectionRules, RulesState
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
-from rtmp_spark.forensics.fact_rules import fact_findings
+from rtmp_spark.forensics.fact_rules import FACTS_WITH_FINDINGS, fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold, SavedKind
 from rtmp_spark.forensics.loss_rules import loss_pct
 from rtmp_spark.known_secrets import KnownSecrets, SavedSecrets
@@ -232,7 +232,8 @@ class ConnectionAnalysis:
             if type(fact) is CommandFact:
                 secrets.learn(fact)
                 exchange = session.receive_command(direction, fact)
-                found += answer_findings(session, exchange, secrets)
+                if exchange.request is not None or exchange.refuses is not None:
+                    found += answer_findings(session, exchange, secrets)
                 if rules is not None:
                     rules.receive_command(direction, fact)
                 self.commands.add(exchange)
@@ -242,7 +243,8 @@ class ConnectionAnalysis:
                         rules.receive_media(media)
             else:
                 session.receive(direction, fact)
-                found += fact_findings(session, direction, fact)
+                if type(fact) in FACTS_WITH_FINDINGS:
+                    found += fact_findings(session, direction, fact)
                 if rules is not None:
                     rules.receive(direction, fact)
         if rules is not None:

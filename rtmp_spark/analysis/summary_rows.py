@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from operator import attrgetter
 
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
@@ -40,8 +41,8 @@ def connection_row(
     (orig_h, orig_p), (resp_h, resp_p) = ends[client], ends[1 - client]
     both = (ending.streams["c2s"], ending.streams["s2c"])
     silence = [ending.silence_us(d) for d in ("c2s", "s2c")]
-    counted = [int(value) for pair in zip(*map(_counters, both)) for value in pair]
-    names = dict.fromkeys(redact.stream_name(s.name) for s in session.spans if s.name is not None)
+    counted = map(int, chain.from_iterable(zip(*map(_counters, both))))
+    names = dict.fromkeys([redact.stream_name(s.name) for s in session.spans if s.name is not None])
     wrapping = conversation.wrapping_facts
     return (
         conversation.uid, sorted(connection.files), orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end,
@@ -107,5 +108,6 @@ def stream_row(
         "media_bytes": span.bytes,
         "gaps": session.gaps[span.direction],
         "verdict": "unknown",
-    } | dict(measured)
+    }
+    known.update(measured)
     return tuple(map(known.get, _STREAM_COLUMNS))

@@ -14,6 +14,7 @@ from rtmp_spark.codec.handshake import CLIENT, RTMPE_VERSIONS, SERVER, Handshake
 from rtmp_spark.conversation.facts import HandshakeFact
 
 _PARTS = (0, 1, 2)
+_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 SavedVerdict = tuple[
     int | None, str | None, str | None, int | None, int | None, list[tuple[str, str]]
 ]  # fmt: skip
@@ -48,18 +49,19 @@ class Handshakes:
 
     def receive(self, direction: str, fact: HandshakeFact) -> None:
         _, ts, frame, part, data = fact
-        self.parts[direction][part] = data
-        self.places[direction].append(PartPlace(part, frame, ts))
+        parts = self.parts
+        parts[direction][part] = data
+        self.places[direction].append(_new(PartPlace, (part, frame, ts)))
         if not self.times:
             self.times = [ts, ts]
         elif ts < self.times[0]:
             self.times[0] = ts
         elif ts > self.times[1]:
             self.times[1] = ts
-        if len(self.parts["c2s"]) == len(self.parts["s2c"]) == len(_PARTS):
+        if len(parts["c2s"]) == len(parts["s2c"]) == len(_PARTS):
             self._verdicts = self.verdicts()
-            for parts in self.parts.values():
-                parts[1] = parts[2] = b""  # thousands of connections would keep 6 KB each
+            for own in parts.values():
+                own[1] = own[2] = b""  # thousands of connections would keep 6 KB each
             if not (self._verdicts[0].violations or self._verdicts[1].violations):
                 for places in self.places.values():
                     places.clear()

@@ -9,7 +9,7 @@ from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
 from rtmp_spark.conversation.command_arguments import Status
 from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
 
-_ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
+ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
 _NEED_AN_ANSWER = frozenset({"connect", "createStream"})
 _PLAYS = frozenset({"play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
@@ -59,19 +59,17 @@ class PendingRequests:
         self._by_stream: dict[int, list[Request]] = {}  # commands of the client, oldest first
         self._unanswered: dict[int, None] = {}  # streams whose oldest command has no answer
 
-    def add(self, direction: str, fact: CommandFact) -> None:
-        if fact.transaction_id:
-            pending = self._by_transaction[direction]
-            if len(pending) < MAX_PENDING_REQUESTS:
-                pending[fact.transaction_id] = Request(fact.msg_no, fact.ts, fact.name, fact.frame)
+    def add(self, direction: str, transaction_id: float, fact: CommandFact) -> None:
+        pending = self._by_transaction[direction]
+        if len(pending) < MAX_PENDING_REQUESTS:
+            pending[transaction_id] = Request(fact.msg_no, fact.ts, fact.name, fact.frame)
 
     def add_for_stream(self, fact: CommandFact, nameless: bool) -> None:
         """A command of the client that an onStatus may answer."""
-        if fact.name in _ANSWERED_BY_STATUS:
-            waiting = self._by_stream.setdefault(fact.stream_id, [])
-            if len(waiting) < MAX_PENDING_REQUESTS:
-                waiting.append(Request(fact.msg_no, fact.ts, fact.name, fact.frame, fact.stream_id, nameless))
-                self._note(fact.stream_id)
+        waiting = self._by_stream.setdefault(fact.stream_id, [])
+        if len(waiting) < MAX_PENDING_REQUESTS:
+            waiting.append(Request(fact.msg_no, fact.ts, fact.name, fact.frame, fact.stream_id, nameless))
+            self._note(fact.stream_id)
 
     def _note(self, stream_id: int) -> None:
         waiting = self._by_stream.get(stream_id)

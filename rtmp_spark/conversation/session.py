@@ -36,13 +36,14 @@ from rtmp_spark.conversation.facts import (
 )
 from rtmp_spark.conversation.handshakes import Handshakes, HandshakesState
 from rtmp_spark.conversation.media_row import STREAM_ID, TS
-from rtmp_spark.conversation.pending_requests import PendingRequests, PendingState, Request
+from rtmp_spark.conversation.pending_requests import ANSWERED_BY_STATUS, PendingRequests, PendingState, Request
 from rtmp_spark.conversation.stream_span import StreamSpan
 from rtmp_spark.known_secrets import KnownSecrets
 
 _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 BAD_NAME = "NetStream.Publish.BadName"
 _NONE_YET: Mapping[str, int] = {"c2s": 0, "s2c": 0}  # shared by all connections without gaps or faults
+_ANSWERS = frozenset({"_result", "_error", "onStatus", "onFCPublish", "onFCUnpublish", "onFCSubscribe"})
 _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _TEARDOWN_CODES = frozenset(
     {"NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"}
@@ -130,7 +131,9 @@ class Session:
     def receive(self, direction: str, fact: Notable) -> None:
         """Take a fact that is not a command."""
         kind = type(fact)
-        if kind is ControlFact:
+        if kind is HandshakeFact:
+            self.handshake.receive(direction, fact)  # type: ignore[arg-type]
+        elif kind is ControlFact:
             if fact.kind == "stream_eof":  # type: ignore[union-attr]
                 self.teardown_ts[direction] = fact.ts
         elif kind is FaultFact:
@@ -139,8 +142,6 @@ class Session:
         elif kind is GapFact:
             self.gaps = {**self.gaps, direction: self.gaps[direction] + 1}
             self.gap_ts = {**self.gap_ts, direction: fact.ts}
-        elif kind is HandshakeFact:
-            self.handshake.receive(direction, fact)  # type: ignore[arg-type]
 
     def receive_media(self, direction: str, rows: Sequence[Row], known_at: Sequence[int]) -> list[SpanMedia]:
         """Count media rows in the streams they belong to."""
@@ -175,6 +176,8 @@ class Session:
     def open_spans_on(self, stream_id: int) -> list[StreamSpan]:
         """The open streams with this stream id, or with media on it."""
         own = self._open.get(stream_id)
+        if not self._guessed:
+            return [] if own is None else [own]
         others = [s for s in self._guessed.values() if s.media_stream_id == stream_id and s is not own]
         return others if own is None else [own, *others]
 
@@ -250,9 +253,15 @@ class Session:
 
     def receive_command(self, direction: str, fact: CommandFact) -> Exchange:
         """Take a command, and return the exchange that it is part of."""
-        name = fact.name
         if direction == "s2c" and fact.type_id in OF_STREAMS:
             self.last_data_no = fact.msg_no
+        if fact.name in _ANSWERS:
+            return self._receive_answer(direction, fact)
+        self._request(direction, fact)
+        return _new(Exchange, (direction, fact, None, None, NO_STATUS, None))
+
+    def _receive_answer(self, direction: str, fact: CommandFact) -> Exchange:
+        name = fact.name
         given = NO_STATUS
         request: Request | None = None
         if name in ("_result", "_error"):
@@ -269,10 +278,8 @@ class Session:
         elif name == "onStatus":
             given = status(fact.args)
             request = self._status(fact, given)
-        elif name in ("onFCPublish", "onFCUnpublish", "onFCSubscribe"):
-            given = status(fact.args)
         else:
-            self._request(direction, fact)
+            given = status(fact.args)
         response_ms = None
         if request is not None and fact.ts >= request.ts:
             response_ms = (fact.ts - request.ts) / 1000
@@ -296,7 +303,8 @@ class Session:
 
     def _request(self, direction: str, fact: CommandFact) -> None:
         name, args = fact.name, fact.args
-        self._pending.add(direction, fact)
+        if fact.transaction_id:
+            self._pending.add(direction, fact.transaction_id, fact)
         if direction != "c2s":
             if name in _TEARDOWN:  # of a server that is itself a publisher: ffmpeg -listen
                 self.teardown_ts[direction] = fact.ts
@@ -317,7 +325,8 @@ class Session:
             nameless = stream_name in (None, "") or stream_name == {"$undefined": True}
         elif name in _TEARDOWN:
             self._teardown(direction, fact)
-        self._pending.add_for_stream(fact, nameless)
+        if name in ANSWERED_BY_STATUS:
+            self._pending.add_for_stream(fact, nameless)
 
     def _teardown(self, direction: str, fact: CommandFact) -> None:
         self.teardown_ts[direction] = fact.ts

@@ -70,9 +70,10 @@ class ExchangeRules:
             return []
         found = self._held.pop(direction, []) if self._held else []
         number = fact.transaction_id or 0.0
-        if not self._commands[direction] and name != "connect" and direction == "c2s":
+        before = self._commands[direction]
+        if not before and name != "connect" and direction == "c2s":
             found += self._before_connect(name, fact, from_start)
-        self._commands[direction] += 1
+        self._commands[direction] = before + 1
         if name in _RESPONSES:
             return found + self._response(direction, fact, number, from_start)
         if name == "connect" and direction == "c2s":
@@ -183,6 +184,8 @@ def not_negotiated(measure: StreamMeasure, codes: list[str] | None) -> list[Find
         return []
     found = []
     enhanced = [(key, track) for key, track in measure.tracks.items() if track.enhanced and track.frames]
+    if not enhanced:
+        return []
     for (kind, _), track in sorted(enhanced, key=lambda item: (item[1].place or (), item[0])):
         msg_no, frame, ts = track.place or NO_POSITION
         if track.codec is not None and track.codec not in codes:

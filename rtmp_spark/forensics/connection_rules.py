@@ -8,7 +8,7 @@ connection can continue in another file or process. The rules that judge single 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
@@ -53,6 +53,7 @@ STATE_VERSION = 7
 _STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
 _TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
 _WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
+_RESTARTING = frozenset({"stream_eof", "stream_begin", "stream_dry"})
 # Faults that make the timestamp of their message meaningless: rules of time ignore it.
 _WRONG_TIMESTAMP = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
 
@@ -115,12 +116,13 @@ class ConnectionRules:
     def receive(self, direction: str, fact: Notable) -> None:
         """A fact that is not a command."""
         kind = type(fact)
-        if kind is ControlFact:
-            self._control(direction, fact)  # type: ignore[arg-type]
-        elif kind is HandshakeFact:
+        if kind is HandshakeFact:
             if fact.part == 0:  # type: ignore[union-attr]
                 self._from_start[direction] = True
-            self.traits.handshake(direction, fact)  # type: ignore[arg-type]
+            elif fact.part == 1:  # type: ignore[union-attr]
+                self.traits.handshake(direction, fact)  # type: ignore[arg-type]
+        elif kind is ControlFact:
+            self._control(direction, fact)  # type: ignore[arg-type]
         elif kind is GapFact:
             self._gap(direction, fact)  # type: ignore[arg-type]
         elif kind is LagFact:
@@ -169,6 +171,8 @@ class ConnectionRules:
     def _open_measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
         session = self._session
         spans = session.open_spans() if stream_id is None else session.open_spans_on(stream_id)
+        if not spans:
+            return []
         return [self._measure(span) for span in spans if span.direction == direction and span.number >= 0]
 
     @property
@@ -176,12 +180,16 @@ class ConnectionRules:
         return self._from_start["c2s"] and self._from_start["s2c"]
 
     def receive_command(self, direction: str, fact: CommandFact) -> None:
-        self._found += self.exchange.command(direction, fact, self._from_start)
-        self._stream_ids.command(direction, fact)
+        found = self.exchange.command(direction, fact, self._from_start)
+        if found:
+            self._found += found
         self.traits.command(direction, fact)
+        if fact.name in _WATCHED:
+            self._watched_command(direction, fact)
+
+    def _watched_command(self, direction: str, fact: CommandFact) -> None:
         name = fact.name
-        if name not in _WATCHED:
-            return
+        self._stream_ids.command(direction, fact)
         if name == "connect" and direction == "c2s" and self.connect_ts is None:
             self.connect_ts = fact.ts
             self._connected = Position(fact.msg_no, fact.frame, fact.ts)
@@ -216,9 +224,11 @@ class ConnectionRules:
             measure.lag(fact.csid, fact.over)
 
     def _control(self, direction: str, fact: ControlFact) -> None:
-        self._found += self.flow.control(direction, fact)
+        found = self.flow.control(direction, fact)
+        if found:
+            self._found += found
         self.traits.control(direction, fact)
-        if fact.kind in ("stream_eof", "stream_begin", "stream_dry"):
+        if fact.kind in _RESTARTING:
             for measure in self._open_measures(direction, fact.event_stream_id):
                 measure.restart()
         elif fact.kind == "stream_is_recorded":
@@ -267,11 +277,12 @@ class ConnectionRules:
         if software is not None and "c2s" not in self._omitted and self._publishes():
             findings.extend(extension_break("c2s", self._connected, software))
         # A lossy link is bad for both directions: of the other one only a stall may be visible.
-        troubled = {second for stream in ending.streams.values() for second in stream.loss.troubled_seconds}
+        troubled: set[int] = set()
+        for stream in ending.streams.values():
+            troubled.update(stream.loss.troubled_seconds)
         for span in session.spans:
             self._first_spans.setdefault((span.direction, span.stream_id), span)
-            tcp = TcpTrouble(troubled, self._zero_windows.closed_ms(span.direction))
-            findings.extend(_of(span, self._stream_findings(span, ending, both_captured, tcp)))
+            findings.extend(_of(span, self._stream_findings(span, ending, both_captured, troubled)))
         played = [measure.recorded for measure in self._measures if measure.direction == "s2c"]
         if played and all(played):  # a player of a file reads it at the speed of playback
             findings.lower_to_info(ViolationCode.TCP_ZERO_WINDOW, "s2c")
@@ -280,7 +291,9 @@ class ConnectionRules:
     def _publishes(self) -> bool:
         return any(span.role == "publish" and span.has_media for span in self._session.spans)
 
-    def _stream_findings(self, span: StreamSpan, ending: Ending, both_captured: bool, tcp: TcpTrouble) -> list[Finding]:
+    def _stream_findings(
+        self, span: StreamSpan, ending: Ending, both_captured: bool, troubled_seconds: Collection[int]
+    ) -> list[Finding]:
         measure = self._measure(span)
         found, measure.found = measure.found, []
         found += long_gop_findings(measure) + stream_verdict.skew_finding(measure)
@@ -289,23 +302,30 @@ class ConnectionRules:
         direction, stream_id = measure.direction, measure.stream_id
         measure.close(ending.peer_closed_ns(direction) // 1000)
         found += measure.stalls.track_findings(direction, stream_id, measure.author)
-        if measure.recorded:
-            measure.stalls.forget(lambda stall: receiver_waited(stall, tcp.zero_window_ms))
-        tracks, waits = measure.paced_tracks(), self.flow.waits(direction)
-        slow = slow_finding(tracks, direction, stream_id, measure.recorded, tcp)
-        found += slow + fast_finding(tracks, direction, stream_id, measure.recorded)
-        found += measure.stalls.findings(direction, stream_id, *tcp, waits, is_slow=bool(slow))
+        if measure.stalls.kept or any(track.parts for track in measure.paced_tracks()):
+            tcp = TcpTrouble(troubled_seconds, self._zero_windows.closed_ms(direction))
+            found += self._delivery_findings(measure, tcp)
         if both_captured and span.answered and not span.refused and not measure.has_frames:
             found += _no_media(span, measure, ending)
         return found
 
+    def _delivery_findings(self, measure: StreamMeasure, tcp: TcpTrouble) -> list[Finding]:
+        """Stalls, and media that is slower or faster than real time."""
+        direction, stream_id, stalls = measure.direction, measure.stream_id, measure.stalls
+        if measure.recorded:
+            stalls.forget(lambda stall: receiver_waited(stall, tcp.zero_window_ms))
+        tracks, waits = measure.paced_tracks(), self.flow.waits(direction)
+        slow = slow_finding(tracks, direction, stream_id, measure.recorded, tcp)
+        fast = fast_finding(tracks, direction, stream_id, measure.recorded)
+        return slow + fast + stalls.findings(direction, stream_id, *tcp, waits, is_slow=bool(slow))
+
     # -- columns ----------------------------------------------------------------------------------------------------
 
     def client(self) -> Fingerprint:
-        return self._client or recognise(self.traits.known("c2s"), CLIENTS)
+        return self._client or recognise(self.traits.found("c2s"), CLIENTS, self._hide)
 
     def server(self) -> Fingerprint:
-        return recognise(self.traits.known("s2c"), SERVERS)
+        return recognise(self.traits.found("s2c"), SERVERS, self._hide)
 
     def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, object]:
         """Measured columns of `streams` and the verdict; after `end`."""
@@ -319,7 +339,8 @@ class ConnectionRules:
         own = {stream_key(span.ts_start, span.stream_id)}  # earlier and later streams may have the same id
         if span is self._first_spans[span.direction, span.stream_id]:  # reported before this stream was known
             own |= {stream_key(None, stream_id) for stream_id in (span.stream_id, span.media_stream_id)}
-        known = findings.first_ones(own)
+        judges = span.refused or not measure.has_frames or not findings.has_only_infos()
+        known = findings.first_ones(own) if judges else []  # infos say nothing about a stream with frames
         word, rule, text = stream_verdict.verdict(
             measure, span.refused, known, (close.cause, close.closed_by) if is_broken else None
         )
@@ -364,7 +385,7 @@ class ConnectionRules:
 
 
 def _of(span: StreamSpan, found: list[Finding]) -> list[Finding]:
-    return [finding._replace(stream_ts=span.ts_start) for finding in found]
+    return [finding._replace(stream_ts=span.ts_start) for finding in found] if found else found
 
 
 def _no_media(span: StreamSpan, measure: StreamMeasure, ending: Ending) -> list[Finding]:

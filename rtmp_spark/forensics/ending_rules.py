@@ -41,12 +41,13 @@ def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
 
 def _more_conflicts(ending: Ending) -> list[Finding]:
     """Counts the conflicts that reassembly did not report one by one."""
-    more = {direction: stream.conflicts - KEPT_CONFLICTS for direction, stream in ending.streams.items()}
-    return [
-        Finding(ViolationCode.TCP_CONFLICT, f"{count} more packets with different content", direction=d, times=count)
-        for d, count in more.items()
-        if count > 0
-    ]
+    found = []
+    for direction, stream in ending.streams.items():
+        more = stream.conflicts - KEPT_CONFLICTS
+        if more > 0:
+            detail = f"{more} more packets with different content"
+            found.append(Finding(ViolationCode.TCP_CONFLICT, detail, direction=direction, times=more))
+    return found
 
 
 def wrapping_findings(conversation: Conversation, notes: Sequence[Noted]) -> list[Finding]:
@@ -99,7 +100,7 @@ def _zero_windows(ending: Ending) -> list[Finding]:
 def _duplicates(ending: Ending) -> list[Finding]:
     """Packets that were recorded more than once."""
     streams = ending.streams.values()
-    again = sum(stream.duplicate_packets for stream in streams)
+    again = sum([stream.duplicate_packets for stream in streams])
     if not again:
         return []
     share = again / (again + sum(stream.packets for stream in streams))
@@ -142,6 +143,8 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
     """HS_* from both sides; none for parts that were not captured or may still come."""
     handshake = session.handshake
     found = _handshake_faults(ending, session)
+    if not found:
+        return []
     incomplete = [f for f in found if f.code is ViolationCode.HS_INCOMPLETE]
     found = [f for f in found if f.code is not ViolationCode.HS_INCOMPLETE]
     wrong = {f.at_fault for f in found if f.code is ViolationCode.HS_VERSION}
@@ -158,11 +161,14 @@ def _handshake(ending: Ending, session: Session) -> list[Finding]:
 def _handshake_faults(ending: Ending, session: Session) -> list[Finding]:
     found: list[Finding] = []
     handshake = session.handshake
+    verdicts = handshake.verdicts()
+    if not any(verdict.violations for verdict in verdicts):
+        return []
     may_miss_parts = (
         ending.midstream or ending.close_kind == "open" or bool(session.gaps["c2s"] or session.gaps["s2c"])
         or handshake.encrypted or session.refused_ts is not None
     )  # fmt: skip
-    for direction, verdict in zip(("c2s", "s2c"), handshake.verdicts()):
+    for direction, verdict in zip(("c2s", "s2c"), verdicts):
         if not handshake.parts[direction] and not handshake.encrypted:
             continue
         for code, detail in verdict.violations:

@@ -18,13 +18,8 @@ _AFTER_CLOSE = (ViolationCode.CMD_NO_RESPONSE, ViolationCode.SESSION_NO_MEDIA, V
 
 
 def drop_explained(findings: FindingFold, ending: Ending, session: Session) -> None:
-    if ending.close_kind == "open":  # the capture ended inside the message, not the stream
-        findings.drop(ViolationCode.MSG_TRUNCATED)
-    _drop_unreceived_messages(findings, ending)
-    if player_left(ending, session):  # FFmpeg players send half of deleteStream
-        if ViolationCode.TCP_RESET in findings.codes():
-            findings.drop(ViolationCode.MSG_TRUNCATED, "c2s")
-        findings.lower_to_info(ViolationCode.MSG_TRUNCATED, "c2s")
+    if ViolationCode.MSG_TRUNCATED in findings.codes():
+        _drop_truncated_messages(findings, ending, session)
     if findings.codes().isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
         return
     known = findings.first_ones()
@@ -45,12 +40,20 @@ def drop_explained(findings: FindingFold, ending: Ending, session: Session) -> N
                 findings.drop(ViolationCode.CMD_REFUSED)
 
 
+def _drop_truncated_messages(findings: FindingFold, ending: Ending, session: Session) -> None:
+    if ending.close_kind == "open":  # the capture ended inside the message, not the stream
+        findings.drop(ViolationCode.MSG_TRUNCATED)
+    _drop_unreceived_messages(findings, ending)
+    if player_left(ending, session):  # FFmpeg players send half of deleteStream
+        if ViolationCode.TCP_RESET in findings.codes():
+            findings.drop(ViolationCode.MSG_TRUNCATED, "c2s")
+        findings.lower_to_info(ViolationCode.MSG_TRUNCATED, "c2s")
+
+
 def _drop_unreceived_messages(findings: FindingFold, ending: Ending) -> None:
     """Drop truncated messages whose receiver reset the connection, and those begun after their receiver had closed, by
     their times or because they were never acknowledged (the directions may have two clocks): the close truncated
     them."""
-    if ViolationCode.MSG_TRUNCATED not in findings.codes():
-        return
     for cut in [f for f in findings.first_ones() if f.code is ViolationCode.MSG_TRUNCATED]:
         direction = cut.direction or "s2c"
         reset = ending.close_kind == "rst" and ending.closed_by == RECEIVER[direction]

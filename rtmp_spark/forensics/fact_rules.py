@@ -17,6 +17,7 @@ _CHECKSUM = {
     True: "; the TCP checksum of the later packet is correct, so the sender sent both",
     False: "; the TCP checksum of the later packet is wrong: the network or the capture tool damaged it",
 }
+FACTS_WITH_FINDINGS = frozenset({FaultFact, GapFact, ConflictFact})
 _HANDSHAKE = "HS_"  # judged at the end of the connection, from both sides
 
 

@@ -72,10 +72,15 @@ class Finding(NamedTuple):
         return cls(ViolationCode[plain[0]], plain[1], Severity(severity) if severity else None, *plain[3:])
 
 
+_CODES_WITH_OWN_WORDS = frozenset(
+    code for code in ViolationCode if code.startswith(_OWN_WORDS) and not code.startswith(_PEERS_WORDS)
+)
+
+
 def has_own_words(code: ViolationCode) -> bool:
     """Whether the texts of a rule are our own, except for the reason of a refusal. A stream may be called "s" or
     "video": these words of our own texts are not its name."""
-    return code.startswith(_OWN_WORDS) and not code.name.startswith(_PEERS_WORDS)
+    return code in _CODES_WITH_OWN_WORDS
 
 
 def _hidden(code: ViolationCode, detail: str, hide: Callable[[str], str]) -> str:
@@ -189,6 +194,9 @@ class FindingFold:
             self._ordered = None
         self._of_streams = None
         folded.add(finding)
+
+    def has_only_infos(self) -> bool:
+        return all(kind.severity is Severity.INFO for kind in self._folded)
 
     def extend(self, findings: Sequence[Finding]) -> None:
         for finding in findings:

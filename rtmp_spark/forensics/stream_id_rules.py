@@ -42,18 +42,22 @@ class StreamIdRules:
 
     def end(self, session: Session, findings: FindingFold) -> list[Finding]:
         """Return the findings, without those for ids of which `findings` has a refusal."""
+        commands = [(number, *use) for number, use in self._commands.items() if session.is_uncreated(number)]
+        media = [
+            (*key, *use) for key, use in self._media.items()
+            if key[1] not in self._commands and session.is_uncreated(key[1])
+        ]  # fmt: skip
+        if not commands and not media:
+            return []
         refused = {stream_id for code, stream_id in findings.codes_by_stream() if code is ViolationCode.CMD_STREAM_ID}
-        found = [
+        return [
             _finding("c2s", stream_id, f"{name} on stream {stream_id}", place, session)
-            for stream_id, (name, place) in self._commands.items()
-            if stream_id not in refused and session.is_uncreated(stream_id)
-        ]
-        found += [
+            for stream_id, name, place in commands
+            if stream_id not in refused
+        ] + [
             _finding(direction, stream_id, f"{kind} on stream {stream_id}", place, session)
-            for (direction, stream_id), (kind, place) in self._media.items()
-            if stream_id not in self._commands and session.is_uncreated(stream_id)
+            for direction, stream_id, kind, place in media
         ]
-        return found
 
     def state(self) -> StreamIdState:
         return (

@@ -8,6 +8,7 @@ alone has a name without a version.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,10 +44,11 @@ _TRAIT_TEXTS = {
 }
 
 
-def recognise(traits: Traits, known: KnownSoftware) -> Fingerprint:
-    """Return the known program with the most points; unknown if it has too few or two have equally many."""
+def recognise(traits: Traits, known: KnownSoftware, hide: Callable[[str], str] = str) -> Fingerprint:
+    """Return the known program with the most points; unknown if it has too few or two have equally many. `hide`
+    replaces the secrets in a text."""
     relevant = _relevant_traits(known)
-    return _recognise(known, tuple([(name, value) for name, value in traits.items() if name in relevant]))
+    return _recognise(known, tuple([(name, hide(value)) for name, value in traits.items() if name in relevant]))
 
 
 @lru_cache

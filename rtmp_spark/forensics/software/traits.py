@@ -19,6 +19,7 @@ from rtmp_spark.conversation.command_arguments import PLAIN_CODE, fields, text
 from rtmp_spark.conversation.facts import CommandFact, ControlFact, HandshakeFact, Place
 
 _DESCRIPTION_CHARS = 4 * TRAIT_CHARS  # of a status, before the stream name is removed
+_STREAM_CODE = "NetStream."
 _PIECES = re.compile(r"\w+|\W")
 _REDACTED = re.compile(r"key-[a-z2-7]{16}")  # a secret in tables and saved states
 _TEXT = re.compile(rb"[ -~]{16,64}")  # no accident in random bytes
@@ -85,21 +86,24 @@ class TraitCollector:
                     self._add(direction, "media_stream_id", stream_id)
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
-        if fact.part == 1:
-            self._add(direction, "packet_version", fact.data[4:8].hex())
-            self._add(direction, "packet_time", "set" if any(fact.data[:4]) else "0")
-            self._add(direction, "packet_random", fact.data[8:16].hex())
-            words = _TEXT.match(fact.data, 8)
-            if words:
-                self._add(direction, "handshake_text", words[0].decode("ascii"))
-            self._handshakes[direction] = fact.data
-            if len(self._handshakes) == 2:  # in whichever order they were captured
-                same = self._handshakes["c2s"] == self._handshakes["s2c"]
-                self._add("s2c", "copies_c1", "yes" if same else "no")
-                self._handshakes.clear()
+        """C1 or S1."""
+        known = self._of(direction)
+        known.setdefault("packet_version", fact.data[4:8].hex())
+        known.setdefault("packet_time", "set" if any(fact.data[:4]) else "0")
+        known.setdefault("packet_random", fact.data[8:16].hex())
+        words = _TEXT.match(fact.data, 8)
+        if words:
+            self._add(direction, "handshake_text", words[0].decode("ascii"))
+        self._handshakes[direction] = fact.data
+        if len(self._handshakes) == 2:  # in whichever order they were captured
+            same = self._handshakes["c2s"] == self._handshakes["s2c"]
+            self._add("s2c", "copies_c1", "yes" if same else "no")
+            self._handshakes.clear()
 
     def control(self, direction: str, fact: ControlFact) -> None:
-        self._add_first_message(direction, fact.kind)
+        first = self._first_messages[direction]
+        if len(first) < TRAIT_FIRST_MESSAGES:
+            first.append(fact.kind)
         if fact.kind == "set_buffer_length":
             trait = "first_buffer" if not fact.event_stream_id else "buffer"
             self._add(direction, trait, fact.event_value)
@@ -110,9 +114,13 @@ class TraitCollector:
         name = fact.name
         if name is None:
             return
-        self._add_first_message(direction, name)
-        if name not in _COMMANDS_WITH_TRAITS:
-            return
+        first = self._first_messages[direction]
+        if len(first) < TRAIT_FIRST_MESSAGES:
+            first.append(name)
+        if name in _COMMANDS_WITH_TRAITS:
+            self._command_with_traits(direction, name, fact)
+
+    def _command_with_traits(self, direction: str, name: str, fact: CommandFact) -> None:
         if name == "onMetaData" or name == "@setDataFrame":
             read = _publisher_metadata if direction == "c2s" else _server_metadata
             self._add_all(direction, read(fact.args))
@@ -121,13 +129,9 @@ class TraitCollector:
         elif name == "_result" and fact.transaction_id == 1:
             self._add_all(direction, _connect_response(fact.args))
         elif name == "onStatus" and len(fact.args) > 1:
-            status = fields(fact.args[1])
             self._add(direction, "status_csid", fact.csid)
-            code = text(status.get("code")) or ""
-            if code.startswith("NetStream.") and PLAIN_CODE.fullmatch(code):
-                description = (text(status.get("description")) or "")[:_DESCRIPTION_CHARS]
-                nameless = _without_name(description, self._name, self._sealed)
-                self._add(direction, code.removeprefix("NetStream."), nameless)
+            for trait, description in _status(fact.args):
+                self._add(direction, trait, _without_name(description, self._name, self._sealed))
 
     def _client_command(self, name: str, fact: CommandFact) -> None:
         args = fact.args
@@ -138,8 +142,8 @@ class TraitCollector:
         elif name in ("publish", "play"):
             stream = _without_query(text(args[1]) or "") if len(args) > 1 else None
             self._name = (self._redacted_names.get(stream) or self._hidden(stream)) if stream else None
-            self._add("c2s", f"{name}_csid", fact.csid)
-            self._add("c2s", f"{name}_id", "0" if not fact.transaction_id else "counted")
+            self.client.setdefault(f"{name}_csid", str(fact.csid))
+            self.client.setdefault(f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
                 self._add("c2s", "play_start", _plain(args[2]))
 
@@ -151,16 +155,14 @@ class TraitCollector:
         if len(self._redacted_names) < REDACTED_NAMES:
             self._redacted_names.setdefault(_without_query(redacted), self._hidden(_without_query(name)))
 
-    def _add_first_message(self, direction: str, name: str) -> None:
+    def found(self, direction: str) -> Traits:
+        """All traits of the sender of a direction, including the order of its first messages."""
         names = self._first_messages[direction]
-        if len(names) < TRAIT_FIRST_MESSAGES:
-            names.append(name)
+        return self._of(direction) | {"order": " ".join(names)} if names else self._of(direction)
 
     def known(self, direction: str) -> Traits:
-        """All traits of the sender of a direction, including the order of its first messages, without secrets."""
-        names = self._first_messages[direction]
-        traits = self._of(direction) | {"order": " ".join(names)} if names else self._of(direction)
-        return {trait: self._hide(value) for trait, value in traits.items()}
+        """What `found` returns, without secrets."""
+        return {trait: self._hide(value) for trait, value in self.found(direction).items()}
 
     def settle(self) -> None:
         """Free memory: no more messages will come."""
@@ -214,6 +216,16 @@ def _connect_response(args: list[Json]) -> NamedTraits:
             if field in data:
                 traits.append((field, _shortened(data[field])))
     return traits
+
+
+@noted
+def _status(args: list[Json]) -> NamedTraits:
+    """The code of an onStatus and its description, in which a stream name may be."""
+    given = fields(args[1])
+    code = text(given.get("code")) or ""
+    if not code.startswith(_STREAM_CODE) or not PLAIN_CODE.fullmatch(code):
+        return []
+    return [(code.removeprefix(_STREAM_CODE), (text(given.get("description")) or "")[:_DESCRIPTION_CHARS])]
 
 
 @noted

@@ -54,20 +54,25 @@ class Drift:
         ]
 
     def median_offset_ms(self) -> float | None:
-        points = self._points()
-        return median(y for _, y in points) if points else None
+        return median([total / samples for total, samples in self._sums.values()]) if self._sums else None
 
     def minutes(self) -> float:
         """The media time covered by samples."""
+        if not self._sums:
+            return 0.0
         points = self._points()
-        return points[-1][0] - points[0][0] + self._width / 60_000 if points else 0.0
+        return points[-1][0] - points[0][0] + self._width / 60_000
 
     def per_minute(self) -> float | None:
         """The drift in ms per minute; None with too few stretches, where noise would look like drift."""
+        if len(self._sums) < SKEW_STRETCHES:
+            return None
         return _slope(self._points())
 
     def steady_per_minute(self) -> float | None:
         """The drift in ms per minute; None unless each half alone drifts the same way, at least half as fast."""
+        if len(self._sums) < SKEW_STRETCHES:
+            return None
         points = self._points()
         whole = _slope(points)
         if whole is None:

@@ -96,6 +96,8 @@ def contradictions(measure: StreamMeasure) -> list[Finding]:
     """Return the findings MEDIA_DECLARED of a stream."""
     found: list[Finding] = []
     declared = measure.declared
+    if not declared:
+        return []
     video, audio = measure.video, measure.audio
 
     def report(what: str, said: str, measured: str) -> None:

@@ -12,7 +12,7 @@ class Histogram:
 
     def __init__(self, counts: dict[int, int] | None = None) -> None:
         self.counts = counts or {}
-        self.total = sum(self.counts.values())
+        self.total = sum(counts.values()) if counts else 0
         self._median: float | None = None
         self._median_of = 0  # the total for which _median was computed
 

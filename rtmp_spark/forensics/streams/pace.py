@@ -172,13 +172,15 @@ class TrackPace:
                     return before
         return self._part()
 
-    def paced(self, step_ms: float, closed_us: int) -> PacedTrack:
+    def paced(self, closed_us: int) -> PacedTrack:
         """The result, without what came after the receiver closed (0: it did not)."""
         parts, media_ms, wall_us = self._notable, self.media_ms, self.wall_us
         current = self._current(closed_us)
         if current is not None:
-            parts, media_ms, wall_us = [*parts, current], media_ms + current.media_ms, wall_us + current.wall_us
-        return PacedTrack(parts, media_ms, wall_us, step_ms)
+            media_ms, wall_us = media_ms + current.media_ms, wall_us + current.wall_us
+            if current.is_notable:
+                parts = [*parts, current]
+        return PacedTrack(parts, media_ms, wall_us)
 
     def state(self) -> list[Json]:
         self._recent = self._recent[-PACE_FRAMES:]
@@ -203,12 +205,13 @@ def _resumed(part: Part) -> Part:
 
 
 class PacedTrack(NamedTuple):
-    """What the rules of pace need to know of a track: the parts that may give a finding, and the sums of all parts."""
+    """What the rules of pace need to know of a track: the parts that may give a finding, the sums of all parts, and the
+    usual frame interval, which is 0 if it is unknown or no part may give a finding."""
 
     parts: Sequence[Part]
     media_ms: int
     wall_us: int
-    step_ms: float
+    step_ms: float = 0.0
 
 
 class TcpTrouble(NamedTuple):

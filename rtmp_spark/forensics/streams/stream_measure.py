@@ -428,8 +428,8 @@ class StreamMeasure:
         return self._first("audio")
 
     def _first(self, kind: str) -> Track | None:
+        track = self._main.get(kind)
         if len(self._main) == len(self.tracks):  # the usual case: one track per kind
-            track = self._main.get(kind)
             return track if track is not None and (track.frames or track.configs) else None
         return next((t for (k, _), t in sorted(self.tracks.items()) if k == kind and (t.frames or t.configs)), None)
 
@@ -438,8 +438,12 @@ class StreamMeasure:
         return self._judged_tracks() if self._paced is None else self._paced
 
     def _judged_tracks(self) -> list[PacedTrack]:
-        tracks = [track for track in (self.video, self.audio) if track is not None]
-        return [track.pace.paced(track.usual_step_ms() or 0.0, self._closed_us) for track in tracks]
+        judged = []
+        for track in (self.video, self.audio):
+            if track is not None:
+                paced = track.pace.paced(self._closed_us)
+                judged.append(paced._replace(step_ms=track.usual_step_ms() or 0.0) if paced.parts else paced)
+        return judged
 
     def pace(self) -> float | None:
         """Media time over wall time."""

@@ -12,6 +12,7 @@ from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stalls import OTHER_KIND
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 from rtmp_spark.forensics.thresholds import SKEW_MINUTES, SKEW_MS, SKEW_MS_PER_MINUTE
+from rtmp_spark.schema import column_names
 
 # Warnings that degrade a stream, the worst first, and their texts. Texts of verdicts start in lower case, like details.
 _DETAILED = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
@@ -42,6 +43,9 @@ _REFUSALS = (
     ViolationCode.CMD_REFUSED, ViolationCode.CMD_STREAM_NAME, ViolationCode.CMD_STREAM_ID,
     ViolationCode.SESSION_BAD_NAME, ViolationCode.CMD_AUTH_ROUND,
 )  # fmt: skip
+_DECLARED_COLUMNS = {
+    name.removeprefix("declared_"): name for name in column_names("streams") if name.startswith("declared_")
+}
 _SEVERITIES = tuple(Severity)  # worst first
 _NO_MEDIA = (ViolationCode.SESSION_NO_MEDIA, ViolationCode.CMD_NO_RESPONSE)
 
@@ -107,7 +111,9 @@ def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, object]
             "channels": audio.channels,
         }
     for name, value in measure.declared.items():
-        row[f"declared_{name}"] = value
+        column = _DECLARED_COLUMNS.get(name)
+        if column is not None:
+            row[column] = value
     return row
 
 
@@ -165,7 +171,7 @@ def _verdict_on_frames(
     """The verdict on a stream with frames and without errors."""
     dropped_by_capture = [f for f in about if f.code is ViolationCode.TCP_GAP and f.at_fault == CAPTURE]
     codes = {f.code for f in about if f.severity is not Severity.INFO and f not in dropped_by_capture}
-    for code, sentence in _DEGRADES.items():
+    for code, sentence in _DEGRADES.items() if codes else ():
         if code in codes:
             stalls = measure.stalls
             if code is ViolationCode.TIME_STALL and not stalls.kept and stalls.of_tracks:

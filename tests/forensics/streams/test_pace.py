@@ -53,7 +53,7 @@ def test_a_state_saved_before_the_clock_is_set_back() -> None:
         whole.add(ts, dts, (number, 0, 0))
         saved.add(ts, dts, (number, 0, 0))
         saved = TrackPace.resume(json.loads(json.dumps(saved.state())))
-    assert saved.paced(STEP, 0) == whole.paced(STEP, 0) and whole.paced(STEP, 0).parts[-1].is_notable
+    assert saved.paced(0) == whole.paced(0) and whole.paced(0).parts[-1].is_notable
 
 
 def test_six_seconds_of_media_in_twenty() -> None:
