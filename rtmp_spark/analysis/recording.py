@@ -34,7 +34,7 @@ from rtmp_spark.capture.files.open_capture import Capture, OnBytes, open_capture
 from rtmp_spark.capture.memory_tuning import rare_collections
 from rtmp_spark.capture.packets.dissector import Dissector
 from rtmp_spark.capture.problem import Problem
-from rtmp_spark.capture.tcp.connection_share import ConnectionShare, NotSeparable, largest_share
+from rtmp_spark.capture.tcp.connection_share import ConnectionShare, NotSeparable, is_spread
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog, can_decrypt, tls_secrets
 from rtmp_spark.codec.errors import CaptureError, ViolationCode
 from rtmp_spark.codec.limits import (
@@ -42,7 +42,6 @@ from rtmp_spark.codec.limits import (
     READ_WINDOW_BYTES,
     REMEMBERED_PACKETS,
     SEPARATED_BYTES,
-    UNDIVIDED_SHARE,
     Limits,
 )
 from rtmp_spark.conversation.facts import Row
@@ -229,13 +228,13 @@ class Recording:
         return sum(path.stat().st_size for path in paths) >= SEPARATED_BYTES and self._is_spread(files[0][0])
 
     def _is_spread(self, path: str | os.PathLike[str]) -> bool:
-        """Whether the first window of a capture has several connections with much data."""
+        """Whether the first window of a capture shows that several processes are worth their cost."""
         try:
             with open_capture(path, self.settings.limits) as capture:
                 segments = Dissector().segments(next(iter(capture)))
         except (CaptureError, StopIteration):
             return False
-        return len(segments) > 0 and largest_share(segments) <= UNDIVIDED_SHARE
+        return is_spread(segments)
 
     def _divided(self, files: Sequence[_File]) -> Iterator[Batch]:
         """The same batches as `_undivided`, from rows that other processes decode."""

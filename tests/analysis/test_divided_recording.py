@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kit.handmade_facts import SAMPLES
+from kit.hostile_captures import syns
 
 from rtmp_spark import cli
 from rtmp_spark.analysis import decoding_processes, recording
@@ -19,10 +20,10 @@ from rtmp_spark.analysis.recording import ALL_TABLES, Recording, _NotYetNoted
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.files.open_capture import open_capture
-from rtmp_spark.capture.tcp import reassembler
+from rtmp_spark.capture.tcp import connection_share, reassembler
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.tcp_connection import Connection
-from rtmp_spark.codec.limits import Limits
+from rtmp_spark.codec.limits import BRIEF_FLOWS_AT_ONCE, Limits
 
 pytestmark = pytest.mark.skipif(not decoding_processes.can_fork(), reason="needs Linux")
 
@@ -45,7 +46,7 @@ def pids(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(os, "fork", noted)
     monkeypatch.setattr(recording, "SEPARATED_BYTES", 0)
-    monkeypatch.setattr(recording, "UNDIVIDED_SHARE", 1)
+    monkeypatch.setattr(connection_share, "UNDIVIDED_SHARE", 1)
     yield started
     for pid in started:
         with pytest.raises(ProcessLookupError):
@@ -201,6 +202,13 @@ def test_small_captures_are_read_by_one_process(pids: list[int], monkeypatch: py
 
 
 def test_a_connection_with_nearly_all_data_is_not_divided(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "UNDIVIDED_SHARE", 0.8)
+    monkeypatch.setattr(connection_share, "UNDIVIDED_SHARE", 0.8)
     list(Recording([SAMPLES / "ffmpeg_publish_h264_aac.pcap"], Settings(jobs=2)).batches())
+    assert not pids
+
+
+def test_a_flood_of_brief_flows_is_not_divided(pids: list[int], tmp_path: Path) -> None:
+    flood = tmp_path / "syns.pcap"
+    flood.write_bytes(syns(2 * BRIEF_FLOWS_AT_ONCE))  # divided, the parts would be read again by one process
+    list(Recording([flood], Settings(jobs=2)).batches())
     assert not pids

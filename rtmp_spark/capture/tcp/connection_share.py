@@ -11,18 +11,21 @@ import numpy as np
 
 from rtmp_spark.capture.packets.connection_groups import Flows, group, select_groups
 from rtmp_spark.capture.packets.tcp_segments import Segments
-from rtmp_spark.codec.limits import SHARED_OUT_CONNECTIONS
+from rtmp_spark.codec.limits import BRIEF_FLOW_PAYLOAD, SHARED_OUT_CONNECTIONS, UNDIVIDED_SHARE
 
 
 class NotSeparable(Exception):
     """The connections of this recording must be analyzed by one process."""
 
 
-def largest_share(segments: Segments) -> float:
-    """Which part of the bytes belongs to the largest connection."""
+def is_spread(segments: Segments) -> bool:
+    """Whether the connections of a batch are worth sharing: none has most of the bytes, and most are not brief."""
+    if not len(segments):
+        return False
     flows = group(segments)
     sizes = np.add.reduceat(segments.length[flows.order] + 1, flows.starts)
-    return float(sizes.max() / sizes.sum())
+    total = int(sizes.sum())
+    return total > BRIEF_FLOW_PAYLOAD * len(sizes) and int(sizes.max()) <= UNDIVIDED_SHARE * total
 
 
 class ConnectionShare:
