@@ -25,7 +25,7 @@ from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem
-from rtmp_spark.capture.tcp.brief_flows import BriefFlow
+from rtmp_spark.capture.tcp.brief_flows import BriefFlow, SavedBriefFlow
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
 from rtmp_spark.capture.tcp.reassembler import Reassembler
@@ -193,16 +193,17 @@ class AnalysisCore:
 
     def _is_wanted_flow(self, flow: BriefFlow) -> bool:
         """Whether a connection of a few packets may be RTMP; if not, it is counted here."""
-        settings = self._context.settings
-        why: str | None = "no data"
-        if settings.filter.by_ends and not settings.filter.admits_ends((endpoint(flow.key), endpoint(flow.key[18:]))):
-            why = "filtered"
-        elif flow.payloads:
-            why = brief_refusal(flow, has_keys=len(settings.keylog) > 0)
+        why = self._brief_refusal(flow)
         if why is None:
             return True
         self._refuse(why, flow.files)
         return False
+
+    def _brief_refusal(self, flow: BriefFlow) -> str | None:
+        settings = self._context.settings
+        if settings.filter.by_ends and not settings.filter.admits_ends((endpoint(flow.key), endpoint(flow.key[18:]))):
+            return "filtered"
+        return brief_refusal(flow, has_keys=len(settings.keylog) > 0) if flow.payloads else "no data"
 
     def _refuse(self, why: str, files: Iterable[int]) -> None:
         self.refusals[why] += 1
@@ -348,13 +349,19 @@ class AnalysisCore:
 
     # -- connections that continue --------------------------------------------------------------------------------
 
+    def open_brief_flows(self, newest_ns: int) -> list[SavedBriefFlow]:
+        """Connections of a few packets that give no rows so far and may continue in a later file; before
+        `open_connections`, which has all others."""
+        saved, items = self._reassembler.brief_flows_to_save(newest_ns, lambda flow: self._brief_refusal(flow) is None)
+        self._deliver(items, self._at)
+        return saved
+
     def open_connections(self, newest_ns: int) -> Iterator[OpenConnection]:
         """Every connection that may continue in a later file, before `finish`.
 
         `newest_ns` is the time of the newest packet of all files: the packets fed here may be older. A closed
         connection on which an RTMPT session began is among them while other connections continue the session.
         """
-        self._deliver(self._reassembler.wake_brief_flows(newest_ns), self._at)
         for connection in (*self._reassembler.connections, *(a.connection for a in self._lingering)):
             over_ns = max(connection.over_ns, self._tunnels.carried_on(connection))
             if over_ns < newest_ns:
@@ -371,6 +378,10 @@ class AnalysisCore:
             if second is None:
                 second = 0 if analysis is None else _NO_SECOND
             yield OpenConnection(connection, over_ns, second, wrapping_kind(saved), state)
+
+    def resume_brief_flow(self, key: bytes, packed: bytes) -> None:
+        """Continue a connection of a few packets; before its packets are fed."""
+        self._reassembler.resume_brief_flow(key, packed)
 
     def resume(self, state: ConnectionState) -> None:
         """Continue a connection of an earlier analysis; before its packets are fed. Connections on which RTMPT

@@ -32,7 +32,7 @@ from rtmp_spark.conversation.decoding import directions
 from rtmp_spark.ingest.captures.capture_paths import list_captures
 from rtmp_spark.ingest.captures.probed_files import probe
 from rtmp_spark.ingest.decode import tasks
-from rtmp_spark.ingest.decode.connection_state import STATE_VERSION, state_of
+from rtmp_spark.ingest.decode.connection_state import STATE_VERSION, header_of, state_of
 from rtmp_spark.ingest.decode.tasks import spare_cores
 from rtmp_spark.ingest.scan import plan
 from rtmp_spark.ingest.scan.plan import assign_buckets, combine_scans, cut_into_splits
@@ -237,6 +237,19 @@ def test_ingests_one_by_one(name: str, sample_pcaps: Path, tmp_path: Path) -> No
     assert difference(expected, tables.rows) == ""
     if expected["messages"]:
         assert tables.resumed > 0
+
+
+@pytest.mark.parametrize("name", ["ffmpeg_publish_h264_aac.pcap", "midstream_publish_and_play.pcap"])
+def test_connections_of_a_few_packets_continue(name: str, sample_pcaps: Path, tmp_path: Path) -> None:
+    """They are saved as packets, with a payload (midstream) or without any."""
+    files = cut_file(sample_pcaps / name, tmp_path, (1, 2, 3))
+    tables = Tables(tmp_path)
+    saved_as_packets = []
+    for file in files:
+        tables.ingest([file])
+        saved_as_packets.append(any(header_of(row["state"]).brief for row in tables.rows["open_flows"]))
+    assert saved_as_packets[0] and not saved_as_packets[-1]
+    assert difference(sequential(files), tables.rows) == ""
 
 
 def saved_states(tables: Tables) -> list[dict[str, Any]]:

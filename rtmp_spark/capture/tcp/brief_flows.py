@@ -50,6 +50,14 @@ class BriefFlow(NamedTuple):
     files: set[int]  # numbers of the files with packets of it
 
 
+class SavedBriefFlow(NamedTuple):
+    """A connection that is brief so far, and its packets as `BriefFlows.resume` takes them."""
+
+    flow: BriefFlow
+    ts_last_ns: int
+    packed: bytes
+
+
 class BriefFlows:
     """Takes the packets of brief flows out of batches. The caller bounds `bytes`: it ends the `oldest` flows."""
 
@@ -161,6 +169,19 @@ class BriefFlows:
         return [
             key for key in (self._flows if keys is None else keys) if _last_ns(self._flows[key]) + BRIEF_NS >= newest_ns
         ]
+
+    def certain(self, newest_ns: int, wanted: Callable[[BriefFlow], bool]) -> Iterator[SavedBriefFlow]:
+        """Those of the `lasting` flows that are certainly one connection and, as far as they go, not `wanted`."""
+        for key in self.lasting(newest_ns):
+            value = self._flows[key]
+            flow = _flow(key, value)
+            if flow is not None and not wanted(flow):
+                yield SavedBriefFlow(flow, _last_ns(value), value)
+
+    def resume(self, key: Key, packed: bytes) -> None:
+        """Continue a flow of an earlier recording."""
+        self._flows[key] = packed
+        self.bytes += BRIEF_FLOW_COST + len(packed)
 
     def oldest(self, count: int) -> list[Key]:
         return list(itertools.islice(self._flows, count))

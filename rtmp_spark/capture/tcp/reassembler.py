@@ -18,7 +18,7 @@ from rtmp_spark.capture.packet_block import Flags
 from rtmp_spark.capture.packets.connection_groups import Flows, group
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem, often
-from rtmp_spark.capture.tcp.brief_flows import BriefFlow, BriefFlows
+from rtmp_spark.capture.tcp.brief_flows import BriefFlow, BriefFlows, SavedBriefFlow
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.connection_table import ConnectionTable
 from rtmp_spark.capture.tcp.duplicate_packets import count_duplicates, find_duplicates
@@ -131,11 +131,20 @@ class Reassembler:
             self._end_brief_flows(self._brief.oldest(BRIEF_FLOWS_AT_ONCE), out)
             yield out
 
-    def wake_brief_flows(self, newest_ns: int) -> list[Item]:
-        """Make connections of those flows of a few packets that may continue after `newest_ns`, to save them."""
+    def brief_flows_to_save(
+        self, newest_ns: int, wanted: Callable[[BriefFlow], bool]
+    ) -> tuple[list[SavedBriefFlow], list[Item]]:
+        """The flows of a few packets that may continue after `newest_ns` and are not `wanted` so far. The others that
+        may continue become connections, which are saved like any other."""
+        saved = list(self._brief.certain(newest_ns, wanted))
+        kept = {one.flow.key for one in saved}
         out: list[Item] = []
-        self._wake(self._brief.lasting(newest_ns), out)
-        return out
+        self._wake([key for key in self._brief.lasting(newest_ns) if key not in kept], out)
+        return saved, out
+
+    def resume_brief_flow(self, key: Key, packed: bytes) -> None:
+        """Continue a saved flow of a few packets; call it before its packets are fed."""
+        self._brief.resume(key, packed)
 
     def _feed(self, segments: Segments, out: list[Item]) -> None:
         self._now_ns = int(segments.ts_ns.min())  # not the newest packet so far: the clock may have been set back

@@ -19,13 +19,15 @@ from rtmp_spark.analysis.core import AnalysisCore, OpenConnection, begins_tunnel
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.capture.files.record_layout import layout_of
 from rtmp_spark.capture.packet_block import PacketBlock
+from rtmp_spark.capture.tcp.brief_flows import SavedBriefFlow
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
-from rtmp_spark.codec.limits import ANALYZED_BYTES, REMEMBERED_PACKETS, SAVED_PACKETS
+from rtmp_spark.codec.limits import ANALYZED_BYTES, BRIEF_NS, REMEMBERED_PACKETS, SAVED_PACKETS, SILENT_NS
 from rtmp_spark.conversation.decoding.helper_process import HelperPool
 from rtmp_spark.ingest.captures.capture_paths import open_file, require_unchanged
 from rtmp_spark.ingest.decode.connection_state import (
     STATE_VERSION,
     OpenFlow,
+    body_of,
     freeze,
     header_of,
     pack,
@@ -39,6 +41,8 @@ from rtmp_spark.ingest.decode.read_packets import read_packets
 from rtmp_spark.ingest.scan.staged_packets import StagedFiles, packets, places
 from rtmp_spark.ingest.worker_progress import WorkCounter
 from rtmp_spark.schema import arrow_schema
+
+_NO_NUMBER = -1  # of a connection without rows
 
 
 class MadeRows(NamedTuple):
@@ -62,7 +66,7 @@ class Account:
 class SavedConnection(NamedTuple):
     number: int
     header: OpenFlow
-    frozen: bytes
+    body: bytes
 
 
 class BucketDecoder:
@@ -93,11 +97,17 @@ class BucketDecoder:
         self._capture_ids[number] = capture_id
 
     def _resume(self, saved: Iterable[bytes]) -> None:
-        flows = [(header_of(packed), state_of(packed)) for packed in saved]
-        for header, state in sorted(flows, key=lambda flow: not begins_tunnels(flow[1])):  # others join these
-            self._core.resume(state)
+        states = []
+        for packed in saved:
+            header = header_of(packed)
             for number, capture_id in header.files.items():
                 self._name_file(int(number), capture_id)
+            if header.brief:
+                self._core.resume_brief_flow(bytes.fromhex(header.key), body_of(packed))
+            else:
+                states.append(state_of(packed))
+        for state in sorted(states, key=lambda state: not begins_tunnels(state)):  # others join these
+            self._core.resume(state)
 
     def batches(self, counter: WorkCounter | None = None) -> Iterator[MadeRows]:
         """The rows of all connections. `counter` counts payload bytes and messages."""
@@ -155,7 +165,8 @@ class BucketDecoder:
 
     def _finish(self) -> Iterator[MadeRows]:
         """Save the connections that may continue, then end every connection."""
-        flows = [self._save(found) for found in self._core.open_connections(self._newest_ns)]
+        flows = [self._save_brief(found) for found in self._core.open_brief_flows(self._newest_ns)]
+        flows += [self._save(found) for found in self._core.open_connections(self._newest_ns)]
         uids = self._core.finish()
         self._core.sink.add("streams", self._core.sink.take_late("streams"))
         last = list(self._core.batches(self._capture_ids))
@@ -180,20 +191,37 @@ class BucketDecoder:
             over_ns=found.over_ns,
             has_rows=False,
             second=found.provisional_second,
-            files={str(n): self._capture_ids[n] or "" for n in connection.files},
+            files=self._named(connection.files),
             tunnel=found.wrapping in ("rtmpt", "nested"),
             tls=found.wrapping == "tls",
         )
         return SavedConnection(connection.number, header, freeze(found.state))
 
+    def _save_brief(self, found: SavedBriefFlow) -> SavedConnection:
+        key = found.flow.key.hex()
+        header = OpenFlow(
+            uid=placeholder(self._settings.sensor, key),
+            key=key,
+            ts_last_ns=found.ts_last_ns,
+            over_ns=found.ts_last_ns + (SILENT_NS if found.flow.payloads else BRIEF_NS),
+            has_rows=False,
+            second=0,
+            files=self._named(found.flow.files),
+            brief=True,
+        )
+        return SavedConnection(_NO_NUMBER, header, found.packed)
+
+    def _named(self, files: Iterable[int]) -> dict[str, str]:
+        return {str(number): self._capture_ids[number] or "" for number in files}
+
 
 def _flow_rows(flows: Sequence[SavedConnection], uids: dict[int, str], sensor: str) -> Iterator[Batch]:
     """Rows of `open_flows`. `uids`: of the connections that gave rows, by number."""
     rows = []
-    for number, header, frozen in flows:
+    for number, header, body in flows:
         if number in uids:
             header.uid, header.has_rows = uids[number], True
-        row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, frozen), None)
+        row = (header.uid, sensor, header.ts_last_ns // 1000, STATE_VERSION, pack(header, body), None)
         rows.append(row)
     if rows:
         yield "open_flows", arrow_rows(rows, arrow_schema("open_flows"))

@@ -1,7 +1,8 @@
 """Saved connections: a connection that may continue after the last file, as bytes for the table `open_flows`.
 
-A header that the driver can read alone, then the state of the analysis (analysis/core.py) as compressed JSON. Never
-pickle, because a lake is shared. States of another version are not read. Stream names are saved as their hashes.
+A header that the driver can read alone, then the state of the analysis (analysis/core.py) as compressed JSON, or the
+packets of a connection that has only a few (capture/tcp/brief_flows.py). Never pickle, because a lake is shared.
+States of another version are not read. Stream names are saved as their hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 from rtmp_spark.analysis.core import ConnectionState
 from rtmp_spark.codec.errors import UserError
 
-STATE_VERSION = 16
+STATE_VERSION = 17
 SavedFlow = tuple[str, int, bytes]  # a row of `open_flows`: uid, version, state
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode  # states are trees
 
@@ -33,6 +34,7 @@ class OpenFlow:
     files: dict[str, str]  # number -> capture id of the files that contain it
     tunnel: bool = False  # carries RTMPT
     tls: bool = False  # may carry RTMPT inside TLS
+    brief: bool = False  # has only a few packets, which are saved instead of a state
 
 
 def freeze(state: ConnectionState) -> bytes:
@@ -42,18 +44,23 @@ def freeze(state: ConnectionState) -> bytes:
     return len(text).to_bytes(8, "big") + compressed
 
 
-def pack(header: OpenFlow, frozen: bytes) -> bytes:
-    return _json(vars(header)).encode() + b"\n" + frozen
+def pack(header: OpenFlow, body: bytes) -> bytes:
+    """`body`: what `freeze` returned, or the packets of a brief flow."""
+    return _json(vars(header)).encode() + b"\n" + body
 
 
 def header_of(packed: bytes) -> OpenFlow:
     return OpenFlow(**json.loads(packed[: packed.index(b"\n")]))
 
 
+def body_of(packed: bytes) -> bytes:
+    return packed[packed.index(b"\n") + 1 :]
+
+
 def state_of(packed: bytes) -> ConnectionState:
-    at = packed.index(b"\n") + 1
-    size = int.from_bytes(packed[at : at + 8], "big")
-    state: ConnectionState = json.loads(pa.decompress(packed[at + 8 :], size, "zstd", asbytes=True))
+    """The state of a connection that is not brief."""
+    body = body_of(packed)
+    state: ConnectionState = json.loads(pa.decompress(body[8:], int.from_bytes(body[:8], "big"), "zstd", asbytes=True))
     return state
 
 
