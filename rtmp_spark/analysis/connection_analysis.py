@@ -227,7 +227,7 @@ class ConnectionAnalysis:
         session, rules, secrets = self.session, self.rules, self.secrets
         names = (self.direction_name(0), self.direction_name(1))
         found: list[Finding] = []
-        for number, fact in released.facts:
+        for _, number, _, fact in released.facts:
             direction = names[number]
             if type(fact) is CommandFact:
                 secrets.learn(fact)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
@@ -20,25 +19,16 @@ _STREAM_REQUESTS = frozenset({"publish", "play", "play2"})
 _ANSWERS = frozenset({"_result", "_error", "onStatus"})
 _NO_REQUESTS = _ANSWERS | {"onFCPublish", "onFCUnpublish", "onFCSubscribe"}
 _STARTS = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
+_NO_REQUEST = (-1, 0, 0, None)
 
 
-class PlacedFact(NamedTuple):
-    """A fact and its place in the order of both directions. `sequence` orders the facts of one packet."""
-
-    at: int
-    direction: int
-    sequence: int
-    fact: Notable
-
+# A fact and its place in the order of both directions: (packet, direction, sequence, fact). The sequence orders the
+# facts of one packet.
+PlacedFact = tuple[int, int, int, Notable]
 
 # What a request is about and its answer refers to: the direction of the request, whether the number is a stream id (or
 # else a transaction id), and the number.
 Subject = tuple[int, bool, float]
-
-
-class _Request(NamedTuple):
-    at: int
-    ts: int
 
 
 class Requests:
@@ -92,38 +82,38 @@ def put_off_answers(
     Returns:
         The place of the first answer whose request may still arrive, or None.
     """
-    requests: dict[Subject, _Request] = {}  # the first of each
+    requests: dict[Subject, PlacedFact] = {}  # the first of each
     answers: list[PlacedFact] = []  # without a request so far
     for placed in notable:
-        at, direction, _, fact = placed
+        fact = placed[3]
         if type(fact) is not CommandFact:
             continue
+        direction = placed[1]
         if fact.name not in _ANSWERS:
             for subject in subjects_of(direction, fact):
-                if subject not in requests:
-                    requests[subject] = _Request(at, fact.ts)
+                requests.setdefault(subject, placed)
         elif subject_of_answer(direction, fact) not in requests:
             answers.append(placed)
     if not answers:
         return None
     expected = {  # the earliest time of answers to the requests in `beyond`
-        subject: placed.fact.ts - NEARBY_US
-        for placed in reversed(beyond)
-        if type(placed.fact) is CommandFact and placed.fact.name not in _ANSWERS
-        for subject in subjects_of(placed.direction, placed.fact)
+        subject: fact.ts - NEARBY_US
+        for _, direction, _, fact in reversed(beyond)
+        if type(fact) is CommandFact and fact.name not in _ANSWERS
+        for subject in subjects_of(direction, fact)
     }
     late: dict[int, dict[int, int]] = {}  # direction -> {place of the answer: where it belongs}
     waits_at: int | None = None
     for at, direction, _, fact in answers:
         assert type(fact) is CommandFact
         subject = subject_of_answer(direction, fact)
-        request = requests.get(subject)
-        if request is not None and request.at == at:
+        asked_at, _, _, request = requests.get(subject, _NO_REQUEST)
+        if asked_at == at:
             continue
-        if request is not None and request.at > at and request.ts - fact.ts <= NEARBY_US:
+        if request is not None and asked_at > at and request.ts - fact.ts <= NEARBY_US:
             if is_unasked(direction, fact):
                 belongs = late.setdefault(direction, {})
-                belongs[at] = max(request.at + 1, belongs.get(at, 0))
+                belongs[at] = max(asked_at + 1, belongs.get(at, 0))
         elif waits_at is None and is_unasked(direction, fact):
             first_answer = expected.get(subject, newest_us - NEARBY_US)
             if fact.ts >= min(first_answer, newest_us - NEARBY_US):
@@ -137,11 +127,11 @@ def put_off_answers(
 
 def _put_off(notable: list[PlacedFact], media_at: list[int], direction: int, belongs: dict[int, int]) -> None:
     until = 0
-    for index, placed in enumerate(notable):
-        if placed.direction == direction:
-            until = max(until, belongs.get(placed.at, 0))
-            if placed.at < until:
-                notable[index] = placed._replace(at=until)
+    for index, (at, sender, sequence, fact) in enumerate(notable):
+        if sender == direction:
+            until = max(until, belongs.get(at, 0))
+            if at < until:
+                notable[index] = until, sender, sequence, fact
     places = sorted(belongs)
     until = passed = 0
     for index in range(bisect_left(media_at, places[0]), len(media_at)):

@@ -151,15 +151,14 @@ class Conversation:
         if unread is not None:
             released = self.order.release(min(self._at, unread.at - 1), newest_us, unread)
         elif self._is_over():
-            is_over = True
-            released = self.order.release(None, newest_us)
-            if self.wrapping is None:
+            is_over = self.wrapping is None
+            released = self.order.release(None, newest_us, is_last=is_over)
+            if is_over:
                 self.directions.settle()
-                self.order.settle()
         else:
             released = self.order.release(self._at, newest_us)
         self._at = at
-        return Progress(decoded, released, is_over and self.wrapping is None)
+        return Progress(decoded, released, is_over)
 
     def finish(self) -> None:
         """The connection is over: decode everything. Call `identify(final=True)` next."""
@@ -169,7 +168,7 @@ class Conversation:
         self.probe.finish()
 
     def release_all(self) -> Progress:
-        return Progress(self._decoded(), self.order.release(None, self._newest_us))
+        return Progress(self._decoded(), self.order.release(None, self._newest_us, is_last=True))
 
     def rest(self) -> list[tuple[int, Facts]]:
         """No window follows for now: return what helper processes still decode."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from itertools import count, repeat
+from operator import itemgetter
 from typing import NamedTuple, TypedDict, cast
 
 from rtmp_spark.codec.json_value import Json
@@ -28,12 +30,8 @@ from rtmp_spark.conversation.facts import (
 from rtmp_spark.conversation.media_row import MSG_NO
 
 _NEVER = 1 << 62  # later than every packet
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
-
-
-class OrderedFact(NamedTuple):
-    direction: int
-    fact: Notable | MediaRows
+_known_at = itemgetter(0)  # of every fact
+OrderedFact = tuple[int, int, int, Notable | MediaRows]  # as PlacedFact
 
 
 class OrderState(TypedDict):
@@ -73,16 +71,17 @@ class FactOrder:
         self._all_released = False
         self._media[direction] += facts.media
         self._media_at[direction] += facts.media_at
-        first = self._sequence
-        self._notable += [
-            _new(PlacedFact, (fact.at, direction, sequence, fact)) for sequence, fact in enumerate(facts.notable, first)
-        ]
-        self._sequence += len(facts.notable)
+        notable = facts.notable
+        self._notable += zip(map(_known_at, notable), repeat(direction), count(self._sequence), notable)
+        self._sequence += len(notable)
 
-    def release(self, up_to: int | None, newest_us: int, unread: Unread | None = None) -> Release | None:
+    def release(
+        self, up_to: int | None, newest_us: int, unread: Unread | None = None, *, is_last: bool = False
+    ) -> Release | None:
         """Release the facts known at packet `up_to` (None: all of them); None if there was nothing new.
 
         `unread`: facts from this packet or time on may still be missing. `newest_us`: the newest recorded time.
+        `is_last`: no more commands will come.
         """
         if self._all_released:
             return None
@@ -95,7 +94,8 @@ class FactOrder:
         out: list[OrderedFact] = []
         done = [0, 0]  # media rows released of each direction; deleted at once at the end, not one by one
         media_next = self._next_media(done)
-        for at, direction, _, fact in self._notable[:cut]:
+        for placed in self._notable[:cut]:
+            at, direction, _, fact = placed
             if media_next <= at:
                 # A fault precedes the media of its packet: it may say that a timestamp there is wrong. So does the
                 # handshake. Messages keep the order in which their sender sent them.
@@ -106,19 +106,17 @@ class FactOrder:
                 if msg_no is not None:
                     self._release_media_before(direction, at, msg_no, done, out)
                 media_next = self._next_media(done)
-            out.append(_new(OrderedFact, (direction, fact)))
-            if type(fact) is CommandFact:
+            out.append(placed)
+            if type(fact) is CommandFact and not is_last:
                 self._requests.add(direction, fact)
         del self._notable[:cut]
         self._release_media(up_to, done, out)
-        for direction, count in enumerate(done):
-            if count:
-                del self._media[direction][:count], self._media_at[direction][:count]
+        for direction, end in enumerate(done):
+            if end:
+                del self._media[direction][:end], self._media_at[direction][:end]
+        if is_last:
+            self._requests = Requests()
         return Release(up_to, out)
-
-    def settle(self) -> None:
-        """Free memory: no more commands will come."""
-        self._requests = Requests()
 
     def _put_off_answers(self, newest_us: int, unread: Unread | None) -> int | None:
         beyond: list[PlacedFact] = []
@@ -155,12 +153,12 @@ class FactOrder:
         begin, done[direction] = done[direction], end
         if begin < end:
             media = MediaRows(self._media[direction][begin:end], self._media_at[direction][begin:end])
-            out.append(OrderedFact(direction, media))
+            out.append((media.known_at[0], direction, 0, media))
 
     def state(self, redacted: Callable[[Notable], Notable]) -> OrderState:
         """`redacted` is applied to every fact: sessions have not seen these facts, so they may hold secrets."""
         return {
-            "notable": [(p.at, p.direction, p.sequence, to_json(redacted(p.fact))) for p in sorted(self._notable)],
+            "notable": [(at, direction, n, to_json(redacted(fact))) for at, direction, n, fact in sorted(self._notable)],
             "media": to_json(self._media),
             "media_at": self._media_at,
             "requests": self._requests.state(),
@@ -171,7 +169,7 @@ class FactOrder:
     def resume(cls, state: OrderState) -> FactOrder:
         own = cls()
         own._notable = [
-            PlacedFact(at, direction, n, cast(Notable, from_json(fact))) for at, direction, n, fact in state["notable"]
+            (at, direction, n, cast(Notable, from_json(fact))) for at, direction, n, fact in state["notable"]
         ]
         own._media = cast("list[list[Row]]", from_json(state["media"]))
         own._media_at = state["media_at"]

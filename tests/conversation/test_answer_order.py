@@ -14,7 +14,7 @@ from kit.decoded_tables import RtmpTalk
 from kit.handmade_facts import SAMPLES, command, recorded
 
 from rtmp_spark.codec.limits import NEARBY_US
-from rtmp_spark.conversation.answer_order import PlacedFact, put_off_answers
+from rtmp_spark.conversation.answer_order import put_off_answers
 from rtmp_spark.conversation.facts import CommandFact
 
 TALKS = ("nginx_vod_rtmpdump_play.pcap", "ffmpeg_publish_bframes_rtmpdump_play.pcap", "denied_and_unknown_app.pcap")
@@ -162,7 +162,7 @@ def in_files(packets: list[Packet], count: int, directory: Path) -> list[Path]:
 def ordered(
     *facts: tuple[int, int, int, CommandFact], media_at: list[int] | None = None, asked: bool = False
 ) -> list[str | None]:
-    placed = [PlacedFact(*fact) for fact in facts]
+    placed = list(facts)
     put_off_answers(placed, [[], media_at if media_at is not None else []], lambda number, fact: not asked, 0)
     return [fact.name for _, _, _, fact in placed]  # type: ignore[union-attr]
 
@@ -197,8 +197,8 @@ def test_two_answers_in_one_packet_follow_the_later_request() -> None:
 @pytest.mark.parametrize(("request_us", "waits"), [(12, True), (NEARBY_US + 11, False)])
 def test_an_answer_waits_for_a_request_after_bytes_that_are_not_decoded(request_us: int, waits: bool) -> None:
     """A file that overlaps the one before holds requests that were recorded earlier than the undecoded bytes."""
-    answer = PlacedFact(10, 1, 0, command("_result", 2.0, ts=10))
-    beyond = [PlacedFact(50, 0, 1, command("createStream", 2.0, ts=request_us))]
+    answer = (10, 1, 0, command("_result", 2.0, ts=10))
+    beyond = [(50, 0, 1, command("createStream", 2.0, ts=request_us))]
     newest_us = 10 * NEARBY_US
     waits_at = put_off_answers([answer], [[], []], lambda number, fact: True, newest_us, beyond)
     assert waits_at == (10 if waits else None)
