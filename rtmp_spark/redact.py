@@ -100,6 +100,13 @@ class _Text(NamedTuple):
     parts: dict[int, frozenset[str]]
 
 
+class _Texts(NamedTuple):
+    """Texts without parameters, and the hashes of all their parts that could be a secret of some lengths."""
+
+    plain: tuple[str, ...]
+    parts: frozenset[str]
+
+
 class Redactor:
     """Replaces secrets with hashes under `key`; without a key it changes nothing.
 
@@ -113,7 +120,8 @@ class Redactor:
         self._secrets: dict[str, Secret] = {}  # a cache
         self._urls: dict[str, tuple[str, list[Secret]]] = {}  # a cache: URLs without their secrets, and these
         self._texts: dict[str, _Text] = {}  # a cache
-        self._part_hashes = 0  # in it, at most
+        self._groups: dict[tuple[tuple[str, ...], tuple[int, ...]], _Texts] = {}  # a cache: with lengths of secrets
+        self._part_hashes = 0  # in both, at most
 
     @property
     def keeps_secrets(self) -> bool:
@@ -229,12 +237,7 @@ class Redactor:
         """Free text with parameters and known secrets hashed."""
         if self._key is None:
             return text
-        found = self._texts.get(text)
-        if found is None:
-            found = _Text(self.parameters(text), {})
-            if len(text) <= REDACT_CACHE_CHARACTERS:
-                _kept(self._texts, text, found)
-        plain, parts = found
+        plain, parts = found = self._texts.get(text) or self._searched(text)
         lengths = known.lengths
         if lengths and known.has_many_lengths:
             return known.hidden(plain, self.token, self.digest)
@@ -248,17 +251,47 @@ class Redactor:
                 return known.hidden(plain, self.token, self.digest)
         return plain
 
+    def texts(self, texts: tuple[str, ...], known: KnownSecrets) -> tuple[str, ...]:
+        """The same as `text` of each; the same few groups of texts occur again and again."""
+        if self._key is None:
+            return texts
+        lengths = tuple(known.lengths)
+        found = self._groups.get((texts, lengths)) or self._group(texts, lengths)
+        if found is None or not found.parts.isdisjoint(known.tokens):
+            return tuple([self.text(text, known) for text in texts])
+        return found.plain
+
+    def _group(self, texts: tuple[str, ...], lengths: tuple[int, ...]) -> _Texts | None:
+        """The texts, searched once; None if they are too long to keep, or the secrets have too many lengths."""
+        if sum(map(len, texts)) > REDACT_CACHE_CHARACTERS or len(lengths) > REDACT_CACHE_LENGTHS:
+            return None
+        plain = tuple([self.parameters(text) for text in texts])
+        parts = [part for text in plain for length in lengths for part in Words(text).parts(length)]
+        found = _Texts(plain, frozenset(map(self.token, parts)))
+        self._count_parts(len(found.parts))
+        return _kept(self._groups, (texts, lengths), found)
+
+    def _searched(self, text: str) -> _Text:
+        found = _Text(self.parameters(text), {})
+        if len(text) <= REDACT_CACHE_CHARACTERS:
+            _kept(self._texts, text, found)
+        return found
+
     def _parts(self, text: _Text, length: int) -> frozenset[str] | None:
         """The hashes of the parts of this length; None if the text is long or has been searched for many lengths, so
         that searching once for all secrets is faster."""
         if len(text.plain) > REDACT_CACHE_CHARACTERS or len(text.parts) >= REDACT_CACHE_LENGTHS:
             return None
         hashes = text.parts[length] = frozenset(map(self.token, Words(text.plain).parts(length)))
-        self._part_hashes += len(hashes)
+        self._count_parts(len(hashes))
+        return hashes
+
+    def _count_parts(self, count: int) -> None:
+        self._part_hashes += count
         if self._part_hashes > REDACT_CACHE_HASHES:
             self._texts.clear()
+            self._groups.clear()
             self._part_hashes = 0
-        return hashes
 
     def arguments(self, name: str | None, args: list[Any], known: KnownSecrets) -> list[Any]:
         """The arguments of a command with secrets hashed; the hash of a stream name in them is added to `known`."""

@@ -185,9 +185,26 @@ def test_the_cache_of_texts_is_bounded_by_the_words_in_it(monkeypatch: pytest.Mo
             known.add(redactor.secret("x" * length))
         tracemalloc.start()
         for number in range(8):
-            redactor.text(" ".join(f"{(n * n * 977 + number * 7919) % 1000:03d}" for n in range(250)), known)
+            text = " ".join(f"{(n * n * 977 + number * 7919) % 1000:03d}" for n in range(250))
+            redactor.text(text, known)
+            redactor.texts((text,), known)
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return size
 
     assert kept(1000) < kept(1 << 30) / 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 9, 40])
+def test_a_group_of_texts_is_hidden_like_each_of_them(count: int) -> None:
+    redactor = Redactor(b"key")
+    names = [f"cam{'x' * (number % 20)}{number}" for number in range(count)]
+    groups = [("flash", f"live/{name}?token=abc", f"{name} starts", "nothing", "") for name in [*names, "another1"]]
+    groups.append(("x " * 600, names[0]))
+    for last in range(count):  # the same groups, while more and more secrets become known
+        known = KnownSecrets()
+        for name in names[: last + 1]:
+            known.add(redactor.secret(name))
+        for texts in groups:
+            assert redactor.texts(texts, known) == tuple(redactor.text(text, known) for text in texts)
+    assert Redactor(None).texts(groups[0], known) == groups[0]

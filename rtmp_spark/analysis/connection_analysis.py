@@ -116,7 +116,7 @@ class ConnectionAnalysis:
         settings = self._context.settings
         if not settings.measured:
             return None
-        return ConnectionRules(self.session, settings.redactor.sealed, self.secrets.hide)
+        return ConnectionRules(self.session, self.secrets)
 
     # -- what is known ------------------------------------------------------------------------------------------
 

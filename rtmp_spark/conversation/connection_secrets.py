@@ -32,6 +32,10 @@ class ConnectionSecrets:
         """The text without URL parameters and known stream names."""
         return self.redactor.text(text, self.known)
 
+    def hide_all(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """The same as `hide` of each."""
+        return self.redactor.texts(texts, self.known)
+
     def address(self, text: str) -> str:
         """The name of an application or a URL without its secrets."""
         return self.hide(self.redactor.url(text, self.known))

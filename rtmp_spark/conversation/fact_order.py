@@ -158,7 +158,9 @@ class FactOrder:
     def state(self, redacted: Callable[[Notable], Notable]) -> OrderState:
         """`redacted` is applied to every fact: sessions have not seen these facts, so they may hold secrets."""
         return {
-            "notable": [(at, direction, n, to_json(redacted(fact))) for at, direction, n, fact in sorted(self._notable)],
+            "notable": [
+                (at, direction, n, to_json(redacted(fact))) for at, direction, n, fact in sorted(self._notable)
+            ],
             "media": to_json(self._media),
             "media_at": self._media_at,
             "requests": self._requests.state(),

@@ -8,10 +8,11 @@ connection can continue in another file or process. The rules that judge single 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.ending import Ending
 from rtmp_spark.conversation.facts import (
     CLIENT,
@@ -80,21 +81,21 @@ class _Close(NamedTuple):
 
 
 class ConnectionRules:
-    """`session` must receive every fact before this object does. `hashed` gives the form of a text in which a saved
-    state may contain it; `hide` replaces the known secrets in a text."""
+    """`session` must receive every fact before this object does. `secrets` are those of the connection, for texts in
+    traits and saved states."""
 
     __slots__ = (
-        "_client", "_close", "_connected", "_first_spans", "_found", "_from_start", "_hide", "_measures", "_omitted",
+        "_client", "_close", "_connected", "_first_spans", "_found", "_from_start", "_measures", "_omitted", "_secrets",
         "_session", "_stream_ids", "_zero_windows", "connect_ts", "exchange", "flow", "traits",
     )  # fmt: skip
 
-    def __init__(self, session: Session, hashed: Callable[[str], str], hide: Callable[[str], str] = str) -> None:
+    def __init__(self, session: Session, secrets: ConnectionSecrets) -> None:
         self._session = session
-        self._hide = hide
+        self._secrets = secrets
         self.flow = FlowRules()
         self.exchange = ExchangeRules()
         self._stream_ids = StreamIdRules()
-        self.traits = TraitCollector(hashed, hide)
+        self.traits = TraitCollector(secrets.redactor.sealed, secrets.hide)
         self.connect_ts: int | None = None
         self._connected = NO_POSITION
         self._from_start = {"c2s": False, "s2c": False}
@@ -189,24 +190,26 @@ class ConnectionRules:
 
     def _watched_command(self, direction: str, fact: CommandFact) -> None:
         name = fact.name
-        self._stream_ids.command(direction, fact)
-        if name == "connect" and direction == "c2s" and self.connect_ts is None:
-            self.connect_ts = fact.ts
-            self._connected = Position(fact.msg_no, fact.frame, fact.ts)
-        elif name in ("onMetaData", "@setDataFrame"):
+        if name == "onMetaData" or name == "@setDataFrame":
             self._metadata(direction, fact)
-        elif direction == "c2s" and name in _STREAM_COMMANDS:
+        elif direction == "s2c":
+            if name == "onStatus":
+                for measure in self._open_measures("s2c", fact.stream_id):
+                    measure.restart()
+        elif name == "connect":
+            if self.connect_ts is None:
+                self.connect_ts = fact.ts
+                self._connected = Position(fact.msg_no, fact.frame, fact.ts)
+        elif name in _STREAM_COMMANDS:
+            self._stream_ids.command(fact)
             for measure in self._open_measures("c2s", fact.stream_id) + self._open_measures("s2c", fact.stream_id):
                 if not measure.asked:
                     measure.asked = [fact.msg_no, fact.frame]
                 elif measure.direction == "s2c":
                     measure.suspend()
-        elif direction == "c2s" and name in _TRACK_CHOICES:
+        elif name in _TRACK_CHOICES:
             for measure in self._open_measures("s2c", fact.stream_id):
                 measure.interrupt()
-        elif direction == "s2c" and name == "onStatus":
-            for measure in self._open_measures("s2c", fact.stream_id):
-                measure.restart()
 
     def _fault(self, direction: str, fact: FaultFact) -> None:
         if fact.code is ViolationCode.CHUNK_EXT_TS_MISSING:
@@ -322,10 +325,10 @@ class ConnectionRules:
     # -- columns ----------------------------------------------------------------------------------------------------
 
     def client(self) -> Fingerprint:
-        return self._client or recognise(self.traits.found("c2s"), CLIENTS, self._hide)
+        return self._client or recognise(self.traits.found("c2s"), CLIENTS, self._secrets.hide_all)
 
     def server(self) -> Fingerprint:
-        return recognise(self.traits.found("s2c"), SERVERS, self._hide)
+        return recognise(self.traits.found("s2c"), SERVERS, self._secrets.hide_all)
 
     def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, object]:
         """Measured columns of `streams` and the verdict; after `end`."""
@@ -357,7 +360,7 @@ class ConnectionRules:
         return {
             "version": STATE_VERSION,
             "flow": self.flow.state(),
-            "exchange": self.exchange.state(self._hide),
+            "exchange": self.exchange.state(self._secrets.hide),
             "stream_ids": self._stream_ids.state(),
             "traits": self.traits.state(),
             "connect_ts": self.connect_ts,
@@ -365,7 +368,7 @@ class ConnectionRules:
             "from_start": self._from_start,
             "zero_windows": self._zero_windows.state(),
             "omitted": self._omitted,
-            "found": [finding.without_secrets(self._hide).plain() for finding in self._found],
+            "found": [finding.without_secrets(self._secrets.hide).plain() for finding in self._found],
             "measures": [self._measure(span).state() for span in self._session.spans],
         }
 

@@ -28,8 +28,9 @@ class StreamIdRules:
         self._commands: dict[int, tuple[str, Position]] = {}
         self._media: dict[tuple[str, int], tuple[str, Position]] = {}
 
-    def command(self, direction: str, fact: CommandFact) -> None:
-        if fact.name in STREAM_STARTS and direction == "c2s" and fact.type_id in COMMANDS:
+    def command(self, fact: CommandFact) -> None:
+        """A command of the client."""
+        if fact.name in STREAM_STARTS and fact.type_id in COMMANDS:
             if fact.stream_id not in self._commands and len(self._commands) < MAX_STREAMS:
                 self._commands[fact.stream_id] = fact.name, Position(fact.msg_no, fact.frame, fact.ts)
 

@@ -103,14 +103,14 @@ def feed(
 def test_rules_accept_any_facts(steps: list[tuple[str, Any]]) -> None:
     redactor = Redactor(b"key")
     session, secrets = Session(), ConnectionSecrets(redactor)
-    rules = ConnectionRules(session, redactor.sealed)
+    rules = ConnectionRules(session, secrets)
     findings = FindingFold()
     for number, (direction, step) in enumerate(steps):
         findings.extend(feed(session, rules, secrets, direction, step, number))
         if number == len(steps) // 2:
             saved = json.loads(json.dumps([session.state(secrets), rules.state()]))
             session = Session.resume(saved[0])
-            rules = ConnectionRules(session, redactor.sealed)
+            rules = ConnectionRules(session, secrets)
             rules.resume(saved[1])
     ending = ended()
     cause = rules.close_cause(ending, close_cause(ending, session))

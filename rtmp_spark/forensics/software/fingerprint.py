@@ -44,11 +44,14 @@ _TRAIT_TEXTS = {
 }
 
 
-def recognise(traits: Traits, known: KnownSoftware, hide: Callable[[str], str] = str) -> Fingerprint:
-    """Return the known program with the most points; unknown if it has too few or two have equally many. `hide`
-    replaces the secrets in a text."""
+def recognise(
+    traits: Traits, known: KnownSoftware, hide_all: Callable[[tuple[str, ...]], tuple[str, ...]] = tuple
+) -> Fingerprint:
+    """Return the known program with the most points; unknown if it has too few or two have equally many. `hide_all`
+    replaces the secrets in texts."""
     relevant = _relevant_traits(known)
-    return _recognise(known, tuple([(name, hide(value)) for name, value in traits.items() if name in relevant]))
+    names = tuple([name for name in traits if name in relevant])
+    return _recognise(known, names, hide_all(tuple([traits[name] for name in names])))
 
 
 @lru_cache
@@ -61,8 +64,8 @@ def _relevant_traits(known: KnownSoftware) -> frozenset[str]:
 
 
 @lru_cache(4096)  # the same few programs connect again and again
-def _recognise(known: KnownSoftware, relevant: tuple[tuple[str, str], ...]) -> Fingerprint:
-    traits = dict(relevant)
+def _recognise(known: KnownSoftware, names: tuple[str, ...], values: tuple[str, ...]) -> Fingerprint:
+    traits = dict(zip(names, values))
     matches = {
         software.name: [
             trait

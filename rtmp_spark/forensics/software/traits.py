@@ -67,7 +67,7 @@ class TraitCollector:
         """Keep a trait; the first value of a trait stays."""
         known = self.client if direction == "c2s" else self.server
         if trait not in known:
-            known[trait] = str(value)[:TRAIT_CHARS]
+            known[trait] = _shortened(value)
 
     def _add_all(self, direction: str, traits: NamedTraits) -> None:
         known = self._of(direction)
@@ -141,19 +141,16 @@ class TraitCollector:
             self._add("c2s", "release_id", _plain(fact.transaction_id))
         elif name in ("publish", "play"):
             stream = _without_query(text(args[1]) or "") if len(args) > 1 else None
-            self._name = (self._redacted_names.get(stream) or self._hidden(stream)) if stream else None
+            self._name = (self._redacted_names.get(stream) or _hidden(stream, self._sealed)) if stream else None
             self.client.setdefault(f"{name}_csid", str(fact.csid))
             self.client.setdefault(f"{name}_id", "0" if not fact.transaction_id else "counted")
             if name == "play" and len(args) > 2:
                 self._add("c2s", "play_start", _plain(args[2]))
 
-    def _hidden(self, name: str) -> _HiddenName:
-        return _HiddenName(self._sealed(name), len(_PIECES.findall(name)))
-
     def add_redacted_name(self, name: str, redacted: str) -> None:
         """Recognise a stream name by its redacted form, which commands in a resumed connection contain."""
         if len(self._redacted_names) < REDACTED_NAMES:
-            self._redacted_names.setdefault(_without_query(redacted), self._hidden(_without_query(name)))
+            self._redacted_names.setdefault(_without_query(redacted), _hidden(_without_query(name), self._sealed))
 
     def found(self, direction: str) -> Traits:
         """All traits of the sender of a direction, including the order of its first messages."""
@@ -243,6 +240,11 @@ def _named_in(args: list[Json], trait: str, names: Sequence[str]) -> NamedTraits
     """The values of these fields in any object among the arguments, as values of one trait."""
     found = [given[name] for given in map(fields, args) for name in names if text(given.get(name))]
     return [(trait, _shortened(value)) for value in found]
+
+
+@lru_cache(256)  # many connections publish or play the same few streams
+def _hidden(name: str, sealed: Callable[[str], str]) -> _HiddenName:
+    return _HiddenName(sealed(name), len(_PIECES.findall(name)))
 
 
 @lru_cache(256)  # a server sends the same texts to all clients
