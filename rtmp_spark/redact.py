@@ -323,7 +323,7 @@ class Redactor:
 
     def secrets_in(self, name: str | None, args: list[Any]) -> list[Secret]:
         """The secrets in a command; commands of the same bytes share them."""
-        if self._key is None or not _may_have_secrets(name):
+        if self._key is None or not may_have_secrets(name):
             return []
         notes = args.notes if type(args) is Arguments else {}
         noted = notes.get(Redactor)
@@ -405,7 +405,7 @@ def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
 
 
 @lru_cache(1024)
-def _may_have_secrets(command: str | None) -> bool:
+def may_have_secrets(command: str | None) -> bool:
     """Whether the arguments of a command may name a stream or contain other secrets that later texts may repeat."""
     lowered = (command or "").lower()
     return lowered == "connect" or lowered in _NAMED_BY_FIRST_STRING

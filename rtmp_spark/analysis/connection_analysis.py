@@ -36,6 +36,7 @@ from rtmp_spark.forensics.fact_rules import FACTS_WITH_FINDINGS, fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold, SavedKind
 from rtmp_spark.forensics.loss_rules import loss_pct
 from rtmp_spark.known_secrets import KnownSecrets, SavedSecrets
+from rtmp_spark.redact import may_have_secrets
 
 _ALL_TIME = 1 << 62  # later than every packet
 
@@ -107,7 +108,7 @@ class ConnectionAnalysis:
         self.commands = CommandRows(
             self.secrets, table_wanted=context.sink.wants("commands"), first_wanted=context.first_commands_wanted
         )  # fmt: skip
-        self.seconds = [OpenSeconds(), OpenSeconds()]
+        self.seconds: list[OpenSeconds] = []  # of both directions, from the first second on
         self._rows = ConnectionRows(context.sink, settings)
         if not settings.filter.admits_ends(self.conversation.ends):
             self.conversation.refuse("filtered")
@@ -161,7 +162,12 @@ class ConnectionAnalysis:
     def receive_second(self, side: int, second: int, figures: TcpSecond) -> None:
         """Figures of TCP about one side in one second."""
         if self.refusal is None:
-            self.seconds[side ^ self.connection.origin].add_tcp(second, figures)
+            self._open_seconds(side ^ self.connection.origin).add_tcp(second, figures)
+
+    def _open_seconds(self, number: int) -> OpenSeconds:
+        if not self.seconds:
+            self.seconds = [OpenSeconds(), OpenSeconds()]
+        return self.seconds[number]
 
     def advance(self, at: int, second: int) -> None:
         """After a window whose last packet is `at`: emit the rows that are final. No packet is older than `second`, in
@@ -220,7 +226,8 @@ class ConnectionAnalysis:
             messages = wanted.rows_in_time(facts.messages, TS_COLUMNS["messages"])
             media = wanted.rows_in_time(facts.media, TS_COLUMNS["media_tags"])
             context.deliveries.collect(uid, direction, messages, media)
-        self.seconds[number].add_media(facts.seconds)
+        if facts.seconds:
+            self._open_seconds(number).add_media(facts.seconds)
 
     def _apply(self, released: Release) -> None:
         """Pass facts to the session, then to the rules."""
@@ -230,7 +237,8 @@ class ConnectionAnalysis:
         for _, number, _, fact in released.facts:
             direction = names[number]
             if type(fact) is CommandFact:
-                secrets.learn(fact)
+                if may_have_secrets(fact.name):
+                    secrets.learn(fact)
                 exchange = session.receive_command(direction, fact)
                 if exchange.request is not None or exchange.refuses is not None:
                     found += answer_findings(session, exchange, secrets)
@@ -249,7 +257,8 @@ class ConnectionAnalysis:
                     rules.receive(direction, fact)
         if rules is not None:
             found = rules.advance(released.up_to) + found
-        self.findings.extend([finding.without_secrets(secrets.hide) for finding in found])
+        if found:
+            self.findings.extend([finding.without_secrets(secrets.hide) for finding in found])
         for direction, rows in sorted(self.commands.take().items()):
             self._rows.add("commands", self.uid, direction, rows)
         self._rows.release(self.uid, session.spans)

@@ -156,11 +156,16 @@ class FlowRules:
         """Count the queued messages known at packet `at` as sent."""
         sent = self._sent[direction]
         queue = sent.queue
-        count = len(queue) if at is None else bisect_right(queue, at, key=_known_at)
-        if not count:
+        if not queue:
             return
-        messages = queue[:count]
-        del queue[:count]
+        if at is None or queue[-1].at <= at:
+            messages, sent.queue = queue, []
+        else:
+            count = bisect_right(queue, at, key=_known_at)
+            if not count:
+                return
+            messages = queue[:count]
+            del queue[:count]
         if not _must_check_each(sent, messages):
             sent.last_ts, sent.offset = messages[-1][1:3]
             return
@@ -239,6 +244,12 @@ class FlowRules:
         ]  # fmt: skip
 
     # -- the end ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all messages, Acknowledgements and pings are judged, so that `end` finds nothing."""
+        to_judge = any(sent.queue or sent.early or sent.worst for sent in self._sent.values())
+        return not (to_judge or self.found or any(self._pings.values()))
 
     def end(
         self, until: dict[str, int], silence_us: dict[str, int | None], total: dict[str, int], teardown: bool

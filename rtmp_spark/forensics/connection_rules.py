@@ -8,7 +8,7 @@ connection can continue in another file or process. The rules that judge single 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
@@ -86,7 +86,7 @@ class ConnectionRules:
 
     __slots__ = (
         "_client", "_close", "_connected", "_first_spans", "_found", "_from_start", "_measures", "_omitted", "_secrets",
-        "_session", "_stream_ids", "_zero_windows", "connect_ts", "exchange", "flow", "traits",
+        "_session", "_stream_ids", "_troubled", "_zero_windows", "connect_ts", "exchange", "flow", "traits",
     )  # fmt: skip
 
     def __init__(self, session: Session, secrets: ConnectionSecrets) -> None:
@@ -106,6 +106,7 @@ class ConnectionRules:
         self._close: _Close | None = None
         self._client: Fingerprint | None = None  # at the end
         self._first_spans: dict[tuple[str, int], StreamSpan] = {}  # of all streams that had one id, at the end
+        self._troubled: frozenset[int] | None = None  # seconds in which TCP retransmitted, at the end
 
     # -- in the order of time -------------------------------------------------------------------------------------
 
@@ -268,7 +269,7 @@ class ConnectionRules:
         findings.extend(self._found + self.exchange.end() + self._stream_ids.end(session, findings))
         self._found = []
         both_captured = ending.recorded("c2s") and ending.recorded("s2c") and not ending.midstream
-        if both_captured and self._both_from_start:
+        if both_captured and self._both_from_start and not self.flow.is_settled:
             silence = {d: ending.silence_us(d) for d in ("c2s", "s2c")}
             total = {d: s.delivered_bytes + s.missed_bytes for d, s in ending.streams.items()}
             until = {d: ending.peer_closed_ns(d) // 1000 or ending.ts_end for d in OTHER_DIRECTION}
@@ -279,13 +280,9 @@ class ConnectionRules:
         software = self._client.software
         if software is not None and "c2s" not in self._omitted and self._publishes():
             findings.extend(extension_break("c2s", self._connected, software))
-        # A lossy link is bad for both directions: of the other one only a stall may be visible.
-        troubled: set[int] = set()
-        for stream in ending.streams.values():
-            troubled.update(stream.loss.troubled_seconds)
         for span in session.spans:
             self._first_spans.setdefault((span.direction, span.stream_id), span)
-            findings.extend(_of(span, self._stream_findings(span, ending, both_captured, troubled)))
+            findings.extend(_of(span, self._stream_findings(span, ending, both_captured)))
         played = [measure.recorded for measure in self._measures if measure.direction == "s2c"]
         if played and all(played):  # a player of a file reads it at the speed of playback
             findings.lower_to_info(ViolationCode.TCP_ZERO_WINDOW, "s2c")
@@ -294,9 +291,7 @@ class ConnectionRules:
     def _publishes(self) -> bool:
         return any(span.role == "publish" and span.has_media for span in self._session.spans)
 
-    def _stream_findings(
-        self, span: StreamSpan, ending: Ending, both_captured: bool, troubled_seconds: Collection[int]
-    ) -> list[Finding]:
+    def _stream_findings(self, span: StreamSpan, ending: Ending, both_captured: bool) -> list[Finding]:
         measure = self._measure(span)
         found, measure.found = measure.found, []
         found += long_gop_findings(measure) + stream_verdict.skew_finding(measure)
@@ -306,7 +301,9 @@ class ConnectionRules:
         measure.close(ending.peer_closed_ns(direction) // 1000)
         found += measure.stalls.track_findings(direction, stream_id, measure.author)
         if measure.stalls.kept or any(track.parts for track in measure.paced_tracks()):
-            tcp = TcpTrouble(troubled_seconds, self._zero_windows.closed_ms(direction))
+            if self._troubled is None:  # a lossy link is bad for both directions: of one only a stall may be visible
+                self._troubled = frozenset().union(*[s.loss.troubled_seconds for s in ending.streams.values()])
+            tcp = TcpTrouble(self._troubled, self._zero_windows.closed_ms(direction))
             found += self._delivery_findings(measure, tcp)
         if both_captured and span.answered and not span.refused and not measure.has_frames:
             found += _no_media(span, measure, ending)

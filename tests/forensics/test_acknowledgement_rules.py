@@ -35,9 +35,23 @@ def conversation(
             again.resume(json.loads(json.dumps(flow.state())))
             flow = again
     total = {"c2s": count * bytes_each, "s2c": 0}
-    return found + flow.end(
+    is_settled = flow.is_settled
+    at_end = flow.end(
         {"c2s": ts + silence_us, "s2c": ts + silence_us}, {"c2s": silence_us, "s2c": None}, total, teardown
     )
+    assert not (is_settled and at_end), "what is settled gives nothing at the end"
+    return found + at_end
+
+
+def test_nothing_to_judge_is_settled() -> None:
+    flow = FlowRules()
+    flow.control("c2s", control("window_ack_size", 1000, at=0))
+    flow.passed("c2s", [passed(1, 10_000, 0, 500)])
+    assert not flow.is_settled
+    flow.advance(1)
+    assert flow.is_settled
+    flow.control("s2c", control("ping_request", 5, at=2))
+    assert not flow.is_settled
 
 
 def test_timely_acknowledgements() -> None:

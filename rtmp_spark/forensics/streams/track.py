@@ -31,6 +31,9 @@ class Gop(NamedTuple):
     ts: int | None
 
 
+_NO_GOP = Gop(0, None, None, None)
+
+
 class Track:
     """`dts` and `ts` belong to the previous frame; `dts` is None if the next frame must not be compared with it.
     `last` is its msg_no, its packet and the packet that made it known; `over_ts` is when the last end of sequence came.
@@ -56,7 +59,7 @@ class Track:
         self.steps = Histogram()  # intervals between consecutive frames, ms
         self.key_dts: int | None = None
         self.key_gaps = Histogram()  # intervals between keyframes, ms
-        self.longest_gop = Gop(0, None, None, None)
+        self.longest_gop = _NO_GOP
         self.pace = TrackPace()
         self.place: Position | None = None  # of its first tag
         self.width: int | None = None
