@@ -136,8 +136,9 @@ class FactOrder:
     def _release_media(self, up_to: int | None, done: list[int], out: list[OrderedFact]) -> None:
         for direction in (0, 1):
             known = self._media_at[direction]
-            end = len(known) if up_to is None else bisect_right(known, up_to, done[direction])
-            self._release_rows(direction, end, done, out)
+            if done[direction] < len(known):
+                end = len(known) if up_to is None else bisect_right(known, up_to, done[direction])
+                self._release_rows(direction, end, done, out)
 
     def _release_media_before(
         self, direction: int, at: int, msg_no: int, done: list[int], out: list[OrderedFact]

@@ -48,6 +48,7 @@ _TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
 _TEARDOWN_CODES = frozenset(
     {"NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"}
 )  # fmt: skip
+_NOTED_REQUESTS = ANSWERED_BY_STATUS | _TEARDOWN | {"connect"}
 _REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
 # Error codes that refuse none of these.
 _OTHER_TROUBLE = (
@@ -302,9 +303,12 @@ class Session:
         return answer.request
 
     def _request(self, direction: str, fact: CommandFact) -> None:
-        name, args = fact.name, fact.args
+        name = fact.name
         if fact.transaction_id:
             self._pending.add(direction, fact.transaction_id, fact)
+        if name not in _NOTED_REQUESTS:
+            return
+        args = fact.args
         if direction != "c2s":
             if name in _TEARDOWN:  # of a server that is itself a publisher: ffmpeg -listen
                 self.teardown_ts[direction] = fact.ts

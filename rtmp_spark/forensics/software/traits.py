@@ -78,12 +78,13 @@ class TraitCollector:
 
     def began(self, direction: str, firsts: Iterable[Place]) -> None:
         """The first message of each type."""
+        known = self._of(direction)
         for _, _, _, _, _, _, csid, type_id, stream_id in firsts:
             trait = _CSID_TRAITS.get(type_id)
             if trait is not None:
-                self._add(direction, trait, csid)
+                known.setdefault(trait, str(csid))
                 if trait != "data_csid":
-                    self._add(direction, "media_stream_id", stream_id)
+                    known.setdefault("media_stream_id", str(stream_id))
 
     def handshake(self, direction: str, fact: HandshakeFact) -> None:
         """C1 or S1."""

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -16,11 +17,17 @@ from rtmp_spark.analysis.row_sink import Batch
 def time_text(microseconds: int) -> str:
     """2026-01-31T12:00:00.000000Z"""
     seconds, rest = divmod(microseconds, 1_000_000)
+    second = _second_text(seconds)
+    return str(microseconds) if second is None else f"{second}.{rest:06}Z"
+
+
+@lru_cache(1024)  # many rows are of the same few seconds
+def _second_text(seconds: int) -> str | None:
     try:
         when = time.gmtime(seconds)
     except (OverflowError, ValueError, OSError):
-        return str(microseconds)
-    return f"{when[0]:04}-{when[1]:02}-{when[2]:02}T{when[3]:02}:{when[4]:02}:{when[5]:02}.{rest:06}Z"
+        return None
+    return f"{when[0]:04}-{when[1]:02}-{when[2]:02}T{when[3]:02}:{when[4]:02}:{when[5]:02}"
 
 
 def json_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
