@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import REDACT_LENGTHS, REDACT_WORDS
 
 PREFIX = "key-"
@@ -20,7 +21,7 @@ TOKEN_BYTES = 10  # of the hash
 TOKEN_CHARS = 8 * TOKEN_BYTES // 5  # in base 32
 TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{TOKEN_CHARS}}}")
 Form = tuple[str, int]  # hash and length
-SavedSecrets = tuple[list[str], list[int], dict[str, list[Form]]]
+SavedSecrets = SavedFields  # tokens, lengths, and forms by token
 # A hash is no text of a peer; "10 s" is a time, even if a stream is named "s".
 _LETTERS = r"(?:[^\W_]|[\udc80-\udcff])+"  # and bytes that are not UTF-8
 _WORD = re.compile(rf"(?P<kept>{TOKEN.pattern}|(?<=[0-9] )m?s\b)|{_LETTERS}")

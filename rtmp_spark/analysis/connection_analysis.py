@@ -6,13 +6,13 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypeAlias, TypedDict
 
 from rtmp_spark.analysis.command_rows import CommandRows
 from rtmp_spark.analysis.interval_rows import OpenSeconds, SecondsState, TcpSecond
+from rtmp_spark.analysis.observer import Observer
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
-from rtmp_spark.analysis.row_sink import Batch, RowSink
+from rtmp_spark.analysis.row_sink import RowSink
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.capture.tcp.stream_items import Item
@@ -40,30 +40,7 @@ from rtmp_spark.redact import may_have_secrets
 
 _ALL_TIME = 1 << 62  # later than every packet
 
-
-class ConnectionObserver:
-    """Is called for each connection of an analysis. Subclasses override the methods that they need."""
-
-    live = False  # whether `settled` is called
-
-    def closed(self, connection: ConnectionAnalysis) -> None:
-        """A connection that gave rows is over."""
-        self.noted(self.note(connection))
-
-    def note(self, connection: ConnectionAnalysis) -> object:
-        """What to keep of a connection that is over; it may be called in another process than `noted`."""
-
-    def first_commands_wanted(self) -> bool:
-        """Whether `note` needs the first commands of another connection; called once for each that has commands and is
-        wanted as far as its addresses and uid show."""
-        return False
-
-    def noted(self, note: object) -> None:
-        """Keep the result of `note`."""
-
-    def settled(self, batches: Sequence[Batch]) -> None:
-        """Both sides of a connection ended while the capture is still being written. These are its rows if no more
-        packets of it come; `closed` follows later."""
+ConnectionObserver: TypeAlias = Observer["ConnectionAnalysis"]
 
 
 class AnalysisState(TypedDict):

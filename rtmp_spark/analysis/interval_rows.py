@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rtmp_spark.conversation.facts import MediaFigures, MediaSecond, Row, add_seconds
+from rtmp_spark.codec.json_value import SavedFields
+from rtmp_spark.conversation.facts import MediaSecond, Row, add_seconds
 
 
 class TcpSecond(NamedTuple):
@@ -42,7 +43,7 @@ class TcpSecond(NamedTuple):
         )  # fmt: skip
 
 
-SecondsState = tuple[list[tuple[int, TcpSecond]], list[tuple[int, MediaFigures]]]
+SecondsState = SavedFields  # seconds and their figures, of TCP and of media
 _NO_TCP = TcpSecond(0, 0, 0, 0, 0, -1, -1, 0, 0)
 _NO_MEDIA = MediaSecond()
 

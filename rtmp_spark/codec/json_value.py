@@ -1,11 +1,13 @@
 """The type of what JSON can hold: AMF values as tables keep them, and saved states.
 
-The types of saved states give a list of fixed length as a tuple. JSON reads it back as a list, so `resume` may only
-unpack it.
+A tuple in a saved state has the type `SavedFields`. JSON reads it back as a list, so `resume` may only unpack it, and a
+type that says tuple would be wrong: a compiled module (setup.py) rejects the list.
 """
 
 from __future__ import annotations
 
-from typing import Union
+from collections.abc import Sequence
+from typing import Any, Union
 
 Json = Union[None, bool, int, float, str, "list[Json]", "dict[str, Json]"]
+SavedFields = Sequence[Any]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
 from rtmp_spark.conversation.facts import CommandFact, Notable
@@ -53,11 +54,11 @@ class Requests:
         given = status(answer.args)
         return answer.name != "onStatus" or given.level == "error" or given.code in _STARTS
 
-    def state(self) -> list[Subject]:
-        return sorted(self._subjects)
+    def state(self) -> list[SavedFields]:
+        return [*sorted(self._subjects)]
 
     @classmethod
-    def resume(cls, state: list[Subject]) -> Requests:
+    def resume(cls, state: list[SavedFields]) -> Requests:
         own = cls()
         own._subjects = {(direction, is_stream, number) for direction, is_stream, number in state}
         return own

@@ -13,7 +13,7 @@ import numpy as np
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.conversation.facts import (
     FACT_LISTS,
     CommandFact,
@@ -30,7 +30,7 @@ from rtmp_spark.conversation.facts import (
 )
 
 FACT_KINDS = (CommandFact, ControlFact, FaultFact, GapFact, LagFact, ConflictFact, HandshakeFact)
-SavedItem = tuple[str, list[Json]]  # its kind and its fields
+SavedItem = SavedFields  # the kind of an item and its fields
 _BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in (*FACT_KINDS, Place)}
 _ITEMS: dict[str, Any] = {kind.__name__: kind for kind in (Run, Gap, Conflict, Lost, End)}
 

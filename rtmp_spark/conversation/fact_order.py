@@ -12,7 +12,7 @@ from itertools import count, repeat
 from operator import itemgetter
 from typing import NamedTuple, TypedDict, cast
 
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.conversation.answer_order import PlacedFact, Requests, put_off_answers
 from rtmp_spark.conversation.fact_json import from_json, to_json
 from rtmp_spark.conversation.facts import (
@@ -35,10 +35,10 @@ OrderedFact = tuple[int, int, int, Notable | MediaRows]  # as PlacedFact
 
 
 class OrderState(TypedDict):
-    notable: list[tuple[int, int, int, Json]]
+    notable: list[SavedFields]  # of a `PlacedFact`
     media: Json
     media_at: list[list[int]]
-    requests: list[tuple[int, bool, float]]
+    requests: list[SavedFields]  # of a `Subject`
     sequence: int
 
 

@@ -8,10 +8,10 @@ direction say; whatever needs the other direction is decided in conversation.py 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 
 CLIENT, SERVER = "client", "server"
 SENDER = {"c2s": CLIENT, "s2c": SERVER}
@@ -180,7 +180,7 @@ class MediaSecond:
         )  # fmt: skip
 
     @classmethod
-    def resume(cls, values: MediaFigures) -> MediaSecond:
+    def resume(cls, values: SavedFields) -> MediaSecond:
         """From what `values` returned."""
         second = cls()
         (
@@ -209,7 +209,9 @@ class Facts:
     messages, `firsts` those of the first message of each type.
     """
 
-    __slots__ = ("controls", "firsts", "media", "media_at", "messages", "notable", "passed", "payloads", "seconds")
+    __slots__: ClassVar[tuple[str, ...]] = (
+        "controls", "firsts", "media", "media_at", "messages", "notable", "passed", "payloads", "seconds",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.messages: list[Row] = []

@@ -7,17 +7,17 @@ in the handshake means for the connection is decided in forensics/ending_rules.p
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.handshake import CLIENT, RTMPE_VERSIONS, SERVER, HandshakeVerdict, examine
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.conversation.facts import HandshakeFact
 
 _PARTS = (0, 1, 2)
 _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
-SavedVerdict = tuple[
-    int | None, str | None, str | None, int | None, int | None, list[tuple[str, str]]
-]  # fmt: skip
+SavedVerdict = SavedFields  # of a `HandshakeVerdict`
 
 
 class PartPlace(NamedTuple):
@@ -31,7 +31,7 @@ class PartPlace(NamedTuple):
 class HandshakesState(TypedDict):
     parts: dict[str, dict[str, str]]
     times: list[int]
-    places: dict[str, list[PartPlace]]
+    places: Mapping[str, Sequence[SavedFields]]
     verdicts: list[SavedVerdict] | None
 
 

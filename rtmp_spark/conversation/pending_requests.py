@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict
 
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
 from rtmp_spark.conversation.command_arguments import Status
 from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
@@ -15,12 +16,12 @@ _PLAYS = frozenset({"play", "play2"})
 _AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 
 
-RequestState = tuple[int, int, str | None, int, int, bool, bool]
+RequestState = SavedFields  # the arguments of `Request`
 
 
 class PendingState(TypedDict):
-    by_transaction: dict[str, list[tuple[float, RequestState]]]
-    by_stream: list[tuple[int, list[RequestState]]]
+    by_transaction: dict[str, list[SavedFields]]  # transaction id and request, by direction
+    by_stream: list[SavedFields]  # stream id and requests
 
 
 class Request:

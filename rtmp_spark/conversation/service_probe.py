@@ -29,7 +29,7 @@ from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels
 from rtmp_spark.capture.unwrap.tls.keylog import KeyLog
 from rtmp_spark.capture.unwrap.wrapping import Nested, Wrapping
 from rtmp_spark.codec.handshake import PACKET_SIZE
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import UNDECIDED_BYTES
 from rtmp_spark.conversation.acceptance import is_plausible, is_proven
 from rtmp_spark.conversation.decoding.directions import Directions
@@ -48,7 +48,7 @@ class ProbeState(TypedDict):
     accepted: bool
     bytes_in: list[int]
     wrapping: WrappingState | None
-    starts: list[tuple[str | None, str | None, str | None] | None]
+    starts: list[SavedFields | None]  # of a `Start`
     held: list[list[SavedItem]]
 
 
@@ -111,14 +111,17 @@ class ServiceProbe:
         if self.wrapping is not None and self.refusal is None:
             self._receive_inner(self.wrapping, self.wrapping.finish())
             self._judge_wrapping()
-        if self.refusal is None and self.service is None:
+        if self._is_undecided():
             for number in (0, 1):
                 if self._starts[number] is None:
                     self._start(number, final=True)
-            if self.service is None and self.refusal is None:
+            if self._is_undecided():
                 self._nothing_inside()
         if self.refusal is None and not self.accepted:
             self.check(final=True)
+
+    def _is_undecided(self) -> bool:
+        return self.service is None and self.refusal is None
 
     @property
     def held_since_ns(self) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import MAX_GUESSED_STREAMS, MAX_STREAMS
 from rtmp_spark.codec.message import OF_STREAMS
 from rtmp_spark.conversation.command_arguments import (
@@ -64,10 +64,10 @@ class SessionState(TypedDict):
     flash_ver: str | None
     server_ver: str | None
     spans: list[list[Json]]
-    open: list[tuple[int, int]]
-    latest: list[tuple[str, int, int]]
+    open: list[SavedFields]  # stream id and index of its span
+    latest: list[SavedFields]  # direction, stream id and index of its span
     pending: PendingState
-    created: tuple[list[int], bool]
+    created: SavedFields  # stream ids, and whether some could not be read
     refused_ts: int | None
     teardown_ts: dict[str, int]
     gaps: Mapping[str, int]

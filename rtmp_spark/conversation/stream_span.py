@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import ClassVar
 
 from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.facts import Row
@@ -16,7 +17,7 @@ class StreamSpan:
     `number` is its index in `Session.spans`, -1 if that list is full. `start_known`: its command was captured.
     """
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "answered", "audio", "bytes", "direction", "ended", "gaps_after", "gaps_before", "left_at", "media_stream_id",
         "name", "number", "refused", "role", "start_known", "stream_id", "ts_end", "ts_start", "video",
     )  # fmt: skip

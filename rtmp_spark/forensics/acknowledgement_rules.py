@@ -8,12 +8,12 @@ data sent) and a capture of both directions from the start.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import ACKNOWLEDGEMENT_WAITS, WAITING_ACKNOWLEDGEMENTS, WAITING_PINGS
 from rtmp_spark.conversation.facts import OTHER_DIRECTION, RECEIVER, ControlFact, Place
 from rtmp_spark.forensics.findings import Finding, SavedFinding
@@ -43,7 +43,7 @@ class _Acknowledgement(NamedTuple):
 class _Sent:
     """What one direction sent, and what of it was acknowledged."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "ack", "acked_at", "early", "last_ts", "most", "offset", "queue", "stopped", "waits",
         "window", "worst",
     )  # fmt: skip
@@ -78,11 +78,13 @@ class _Sent:
     @classmethod
     def resume(cls, state: list[Json]) -> _Sent:
         sent = cls()
-        for name, value in zip(cls.__slots__, state):
+        values: dict[str, Any] = dict(zip(cls.__slots__, state))
+        values["queue"] = [Place(*item) for item in values["queue"]]
+        values["waits"] = [tuple(item) for item in values["waits"]]
+        values["early"] = [_Acknowledgement(*one) for one in values["early"]]
+        values["worst"] = None if values["worst"] is None else Position(*values["worst"])
+        for name, value in values.items():
             setattr(sent, name, value)
-        sent.queue, sent.waits = [Place(*item) for item in sent.queue], [(*item,) for item in sent.waits]
-        sent.early = [_Acknowledgement(*one) for one in sent.early]
-        sent.worst = None if sent.worst is None else Position(*sent.worst)
         return sent
 
 
@@ -91,7 +93,7 @@ _values = attrgetter(*_Sent.__slots__)
 
 class FlowState(TypedDict):
     sent: dict[str, list[Json]]
-    pings: dict[str, list[_Ping]]
+    pings: Mapping[str, Sequence[SavedFields]]
     deaf: dict[str, bool]
     found: list[SavedFinding]
 

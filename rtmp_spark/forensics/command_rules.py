@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import HELD_COMMAND_FINDINGS, NEARBY_US, TRANSACTION_IDS
 from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.codec.shared_arguments import noted
 from rtmp_spark.conversation.command_arguments import fields
 from rtmp_spark.conversation.facts import CLIENT, OTHER_DIRECTION, SENDER, CommandFact
-from rtmp_spark.forensics.findings import Finding, SavedFinding
+from rtmp_spark.forensics.findings import Finding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 
@@ -27,10 +27,7 @@ _UNANSWERED = frozenset(
     "onFCPublish onFCUnpublish onFCSubscribe".split()
 )
 
-ExchangeState = tuple[
-    dict[str, int], dict[str, list[tuple[float, int]]], dict[str, list[float]], dict[str, bool], list[str] | None,
-    dict[str, list[SavedFinding]],
-]  # fmt: skip
+ExchangeState = SavedFields  # in the order of `ExchangeRules.state`
 
 
 class ExchangeRules:

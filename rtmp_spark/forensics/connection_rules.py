@@ -8,10 +8,11 @@ connection can continue in another file or process. The rules that judge single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.ending import Ending
 from rtmp_spark.conversation.facts import (
@@ -66,10 +67,10 @@ class RulesState(TypedDict):
     stream_ids: StreamIdState
     traits: TraitState
     connect_ts: int | None
-    connected: Position
+    connected: SavedFields
     from_start: dict[str, bool]
-    zero_windows: dict[str, list[tuple[int, float]]]
-    omitted: dict[str, Position]
+    zero_windows: Mapping[str, SavedFields]  # pairs of second and ms
+    omitted: Mapping[str, SavedFields]
     found: list[SavedFinding]
     measures: list[MeasureState]
 

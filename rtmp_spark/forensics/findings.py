@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
 from rtmp_spark.codec.errors import LAYER, Severity, ViolationCode
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import DETAIL_CHARACTERS, LISTED_DETAILS, MAX_FINDING_KINDS, MAX_FINDING_STREAMS
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.catalogue.rules import entry
@@ -20,12 +21,9 @@ NETWORK, CAPTURE = "network", "capture"  # at fault, beside client and server
 StreamKey = tuple[int | None, int | None]
 _ALL_STREAMS: StreamKey = (None, None)
 # The fields of a finding, with the names of its code and severity.
-SavedFinding = tuple[
-    str, str, str | None, str | None, str | None, int | None, int | None, int | None, int | None, int, str | None,
-    str | None, str | None, int | None,
-]  # fmt: skip
+SavedFinding = SavedFields
 # First finding, count, details, last msg_no, last frame, last ts, streams.
-SavedKind = tuple[SavedFinding, int, list[str], int | None, int | None, int | None, list[int | None]]
+SavedKind = SavedFields
 # Beginnings of rule ids whose texts contain nothing that a peer chose, except for the reason of a refusal.
 _OWN_WORDS = (
     "CAPTURE_", "TCP_", "TLS_", "RTMPT_", "HS_", "CHUNK_", "MSG_", "CTRL_", "FLOW_", "TIME_", "SESSION_", "MEDIA_",

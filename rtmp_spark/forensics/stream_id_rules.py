@@ -7,6 +7,7 @@ or play is reported with its answer (answer_rules.py).
 from __future__ import annotations
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_STREAMS
 from rtmp_spark.codec.message import COMMANDS
 from rtmp_spark.conversation.facts import CLIENT, SENDER, STREAM_STARTS, CommandFact
@@ -16,7 +17,7 @@ from rtmp_spark.forensics.findings import Finding, FindingFold
 from rtmp_spark.forensics.position import Position, frame_with_file
 
 # Uses by commands (stream id, name) and by media (direction, stream id, kind), each with its first position.
-StreamIdState = tuple[list[tuple[int, str, Position]], list[tuple[str, int, str, Position]]]
+StreamIdState = SavedFields
 
 
 class StreamIdRules:

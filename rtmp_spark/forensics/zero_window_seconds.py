@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_TROUBLED_SECONDS
 from rtmp_spark.conversation.facts import Row
 from rtmp_spark.schema import column_names
@@ -34,7 +35,7 @@ class ZeroWindowSeconds:
         return {direction: sorted(seconds.items()) for direction, seconds in self._closed_ms.items()}
 
     @classmethod
-    def resume(cls, state: dict[str, list[tuple[int, float]]]) -> ZeroWindowSeconds:
+    def resume(cls, state: Mapping[str, SavedFields]) -> ZeroWindowSeconds:
         own = cls()
         own._closed_ms = {direction: dict(seconds) for direction, seconds in state.items()}
         return own

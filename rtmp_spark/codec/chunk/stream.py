@@ -7,6 +7,8 @@ value.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..errors import ViolationCode
 from ..events import Event, Violation
 from ..limits import ABSOLUTE_MS, REPEAT_MS, WRAP31_MS
@@ -16,7 +18,7 @@ from .header import EXTENDED, Head
 class ChunkStream:
     """The last header of one csid, its clock, and its unfinished message."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "absolute",
         "active",
         "based",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 from ..errors import DecodeError, Fault, Severity, UserError, ViolationCode
@@ -27,7 +27,7 @@ class TagReader:
     """The tags of one direction in order. With `midstream`, earlier tags were not seen, so a missing configuration is
     not reported."""
 
-    VERSION = 1
+    VERSION: ClassVar[int] = 1
 
     __slots__ = ("_by_stream", "_midstream", "_tracks")
 

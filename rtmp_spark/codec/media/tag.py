@@ -8,7 +8,7 @@ follows does not depend on it: a reserved frame type is None, a reserved packet 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..message import AUDIO, VIDEO
 from .codecs import AUDIO_FORMATS, VIDEO_CODECS, WITH_COMPOSITION_TIME
@@ -77,8 +77,10 @@ class TagHeader(NamedTuple):
 class Track:
     """What later tags of a track need. `config` is a fingerprint of its configuration record."""
 
-    __slots__ = ("channels", "config", "family", "gop_no", "height", "length_size", "level", "profile", "sample_rate",
-                 "width", "renewed")  # fmt: skip
+    __slots__: ClassVar[tuple[str, ...]] = (
+        "channels", "config", "family", "gop_no", "height", "length_size", "level", "profile", "sample_rate", "width",
+        "renewed",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.family: str | None = None

@@ -8,12 +8,13 @@ file.
 from __future__ import annotations
 
 import base64
-from typing import TypedDict
+from typing import ClassVar, TypedDict
 
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.codec.decoder import RtmpDecoder
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_WAITING_VIOLATIONS
 from rtmp_spark.conversation.decoding.decode_options import DEFAULT_OPTIONS, DecodeOptions
 from rtmp_spark.conversation.decoding.message_facts import MessageFacts, MessageHook, MessagesState
@@ -30,7 +31,7 @@ class DirectionState(TypedDict):
     midstream: bool
     synchronised: bool
     places: PlacesState
-    waiting: list[tuple[str, str, int, str, int | None]]
+    waiting: list[SavedFields]  # of a `Violation`
 
 
 class DirectionDecoder:
@@ -38,7 +39,7 @@ class DirectionDecoder:
 
     __slots__ = ("_decoder", "_messages", "_places", "_settled", "_waiting", "midstream", "options", "synchronised")
 
-    STATE_VERSION = 3
+    STATE_VERSION: ClassVar[int] = 3
 
     def __init__(
         self, phase: str, options: DecodeOptions = DEFAULT_OPTIONS, *, hook: MessageHook | None = None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from rtmp_spark.capture.tcp.stream_items import Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import LONG_RUN_BYTES
 from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
-from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder, DirectionState
+from rtmp_spark.conversation.decoding.direction_decoder import DirectionDecoder
 from rtmp_spark.conversation.decoding.helper_process import HelperPool, RemoteDirection
 from rtmp_spark.conversation.decoding.message_facts import MessageHook
 from rtmp_spark.conversation.fact_json import facts_from_json, facts_to_json
@@ -17,7 +17,7 @@ from rtmp_spark.conversation.facts import Facts, HandshakeFact, Unread
 
 # Gives the hook that sees every message of one direction of a connection.
 HookFactory = Callable[[Connection, int], MessageHook | None]
-SavedDirection = tuple[DirectionState, dict[str, Json]] | None  # with the facts that were not taken yet
+SavedDirection = SavedFields | None  # its state, and the facts that were not taken yet
 
 
 class Directions:

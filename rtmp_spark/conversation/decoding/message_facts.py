@@ -14,7 +14,7 @@ from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
 from rtmp_spark.codec.chunk.header import LONGEST_HEADER
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import COMPLETE, MessageReceived
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import DEFAULT_LIMITS, MAX_LAGGING
 from rtmp_spark.codec.media.reader import TagReader
 from rtmp_spark.codec.media.tag import MediaTag
@@ -52,8 +52,8 @@ class MessagesState(TypedDict):
     base: int
     msg_no: int
     headed: list[int]
-    type_counts: list[tuple[int, int]]
-    lagging: list[tuple[int, list[int]]]
+    type_counts: SavedFields  # pairs of type id and number of messages
+    lagging: list[SavedFields]  # csid and stream ids
 
 
 class MessageFacts:

@@ -7,12 +7,13 @@ from bisect import bisect_right
 import numpy as np
 
 from rtmp_spark.capture.tcp.stream_items import Run
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import KEPT_SEGMENTS
 
 _FEW_SEGMENTS = 32  # below this, plain Python is faster than numpy calls
 
 
-PlacesState = tuple[list[int], list[int], list[int], list[int], int]
+PlacesState = SavedFields  # the columns and `high`
 
 
 class SegmentPlaces:

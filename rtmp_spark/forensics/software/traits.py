@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import REDACTED_NAMES, TRAIT_CHARS, TRAIT_FIRST_MESSAGES
 from rtmp_spark.codec.message import AUDIO, DATA_AMF0, DATA_AMF3, VIDEO
 from rtmp_spark.codec.shared_arguments import noted
@@ -39,9 +39,7 @@ class _HiddenName(NamedTuple):
     pieces: int
 
 
-TraitState = tuple[
-    Traits, Traits, dict[str, list[str]], dict[str, str], _HiddenName | None, list[tuple[str, _HiddenName]]
-]  # fmt: skip
+TraitState = SavedFields  # in the order of `TraitCollector.state`
 
 
 class TraitCollector:

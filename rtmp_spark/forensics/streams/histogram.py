@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import HISTOGRAM_VALUES
 
 
@@ -62,5 +63,5 @@ class Histogram:
         return list(self.counts.items())
 
     @classmethod
-    def resume(cls, state: list[tuple[int, int]]) -> Histogram:
+    def resume(cls, state: SavedFields) -> Histogram:
         return cls(dict(state))

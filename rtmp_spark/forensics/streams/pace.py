@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import KEPT_PACES, PACE_FRAMES
 from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
@@ -78,7 +78,7 @@ class TrackPace:
     """The parts of one track. What came before a stall is kept, because frames after the receiver closed do not
     count, and servers flush their queues then."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "_base", "_base_ts", "_first_dts", "_first_ts", "_frames", "_hurried", "_last", "_last_dts", "_last_ts",
         "_low", "_low_dts", "_low_ts", "_notable", "_recent", "_settled", "_stall_us", "_until", "media_ms", "wall_us",
     )  # fmt: skip
@@ -189,16 +189,17 @@ class TrackPace:
     @classmethod
     def resume(cls, state: list[Json]) -> TrackPace:
         own = cls()
-        for name, value in zip(cls.__slots__, state):
+        values: dict[str, Any] = dict(zip(cls.__slots__, state))
+        values["_last"] = tuple(values["_last"])
+        values["_notable"] = [_resumed(part) for part in values["_notable"]]
+        values["_until"] = [(ts, _resumed(part)) for ts, part in values["_until"]]
+        values["_recent"] = [(ts, offset) for ts, offset in values["_recent"]]
+        for name, value in values.items():
             setattr(own, name, value)
-        own._last = (own._last[0], own._last[1], own._last[2])
-        own._notable = [_resumed(part) for part in own._notable]
-        own._until = [(ts, _resumed(part)) for ts, part in own._until]
-        own._recent = [(ts, offset) for ts, offset in own._recent]
         return own
 
 
-def _resumed(part: Part) -> Part:
+def _resumed(part: SavedFields) -> Part:
     """The part with the types that JSON does not keep."""
     msg_no, frame, known_at = part[-1]
     return Part(*part)._replace(last=(msg_no, frame, known_at))

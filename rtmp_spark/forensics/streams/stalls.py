@@ -8,10 +8,10 @@ only when the TCP statistics of these seconds are final, so the cause is determi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 from rtmp_spark.codec.errors import ViolationCode
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import KEPT_STALLS
 from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
@@ -37,7 +37,7 @@ class Stall:
     then got ahead of arrival, `dts` belongs to the first frame after it. `received` is what came before it. `on_time`
     is the kind of track whose frame interval spans the stall without a delay; `delayed`: with one."""
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "delayed", "dts", "frame", "lead_ms", "leap_ms", "msg_no", "on_time", "received", "ts_after", "ts_before",
     )  # fmt: skip
 
@@ -91,8 +91,7 @@ class Stall:
     def resume(cls, state: list[Json]) -> Stall:
         stall = cls(0, 0, 0, 0, None, None)
         for name, value in zip(cls.__slots__, state):
-            setattr(stall, name, value)
-        stall.received = Received(*stall.received)
+            setattr(stall, name, Received(*cast("SavedFields", value)) if name == "received" else value)
         return stall
 
 
@@ -107,7 +106,7 @@ class TrackStall(NamedTuple):
     frame: int | None
 
 
-StallsState = tuple[int, int, list[list[Json]], int | None, list[TrackStall]]
+StallsState = SavedFields  # in the order of `Stalls.state`
 
 
 class Stalls:

@@ -12,6 +12,7 @@ from math import inf
 from typing import TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
+from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import IGNORED_TIMESTAMPS, KEPT_PAUSES, MEASURED_TRACKS
 from rtmp_spark.conversation.facts import SENDER, Row
 from rtmp_spark.conversation.media_row import (
@@ -73,16 +74,16 @@ class Declared(TypedDict, total=False):
 
 
 class MeasureState(TypedDict):
-    where: tuple[str, int, bool, bool, int]
-    tracks: list[tuple[str, int, list[object]]]
+    where: SavedFields  # direction, stream id, start known, recorded, gaps
+    tracks: list[SavedFields]  # kind, id, state
     declared: Declared
     drift: list[object]
     stalls: StallsState
-    first: tuple[int | None, bool | None, tuple[int, int] | None]
+    first: SavedFields  # first coded frame, whether it is a key frame, origin
     asked: list[int]
     lagging: list[int]
-    received: tuple[int, int, int]
-    last: tuple[int | None, bool, list[int], list[int], list[tuple[int, int]], str]
+    received: SavedFields  # frames, bytes, us
+    last: SavedFields  # in the order of `StreamMeasure.state`
     found: list[SavedFinding]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
-from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import TRACK_VARIANTS
 from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.streams.histogram import Histogram
@@ -39,7 +38,7 @@ class Track:
     `last` is its msg_no, its packet and the packet that made it known; `over_ts` is when the last end of sequence came.
     """
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "bytes", "channels", "codec", "configs", "dts", "elapsed", "enhanced", "first_dts", "frames", "height",
         "key_dts", "key_gaps", "keys", "kind", "last", "longest_gop", "over_ts", "pace", "place", "rates",
         "sample_rate", "sizes", "steps", "ts", "width",
@@ -135,14 +134,13 @@ class Track:
     @classmethod
     def resume(cls, state: list[object]) -> Track:
         track = cls("")
-        for name, value in zip(cls.__slots__, state):
-            if name in ("steps", "key_gaps"):
-                setattr(track, name, Histogram.resume(cast("list[tuple[int, int]]", value)))
-            else:
-                setattr(track, name, TrackPace.resume(cast("list[Json]", value)) if name == "pace" else value)
-        track.longest_gop = Gop(*track.longest_gop)
-        track.place = None if track.place is None else Position(*track.place)
-        track.last = (track.last[0], track.last[1], track.last[2])
+        values: dict[str, Any] = dict(zip(cls.__slots__, state))
+        values["steps"], values["key_gaps"] = Histogram.resume(values["steps"]), Histogram.resume(values["key_gaps"])
+        values["pace"], values["last"] = TrackPace.resume(values["pace"]), tuple(values["last"])
+        values["longest_gop"] = Gop(*values["longest_gop"])
+        values["place"] = None if values["place"] is None else Position(*values["place"])
+        for name, value in values.items():
+            setattr(track, name, value)
         return track
 
 
