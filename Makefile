@@ -23,7 +23,7 @@ FUZZ ?= artifacts/fuzz
 TARGETS ?= decoder parsers streams captures
 CODE := rtmp_spark $(wildcard server)
 
-.PHONY: help venv class-archive atheris lint types test quick fuzz demo dist bench docs notebook clean
+.PHONY: help venv class-archive atheris lint types test quick fuzz demo dist compiled bench docs notebook clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ dist: $(STAMP) ## build wheel, sdist and rtmp_spark.zip (for spark-submit --py-f
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -c 'import glob, shutil; shutil.copy(glob.glob("dist/*.whl")[0], "dist/rtmp_spark.zip")'
 	@ls -l dist
+
+compiled: $(STAMP) ## build a faster wheel for this platform and Python in dist/compiled/ (mypyc; needs a C compiler)
+	RTMP_SPARK_COMPILED=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist/compiled .
+	@ls -l dist/compiled
 
 bench: $(STAMP) ## measure the speed of the codec; BENCH=directory for the captures
 	$(BIN)/python bench/make_captures.py $(BENCH)

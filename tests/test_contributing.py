@@ -18,7 +18,8 @@ WANTED = (
     "A limit", "A command", "An ingest option", "A TLS cipher", "A report panel", "A number on the report page",
     "The progress display", "Redaction of a field", "A software fingerprint",
     "A case of the conformance suite", "The relay", "The GOP cache",
-    "The file format of the lake", "A golden vector", "A sample capture", "A fuzz target", "A document",
+    "The file format of the lake", "A golden vector", "A sample capture", "A fuzz target", "A compiled module",
+    "A document",
 )  # fmt: skip
 
 

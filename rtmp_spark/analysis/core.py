@@ -32,7 +32,7 @@ from rtmp_spark.capture.tcp.reassembler import Reassembler
 from rtmp_spark.capture.tcp.stream_items import Closed, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import NoTunnels, SessionWrapping, SharedConnection, Tunnels
-from rtmp_spark.codec.json_value import Json
+from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.codec.message import EVERY_TYPE
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
@@ -56,7 +56,7 @@ class ConnectionState(TypedDict):
     connection: list[Json]
     analysis: AnalysisState | None
     unacknowledged: list[list[int]]
-    early: list[_EarlySecond]
+    early: Sequence[SavedFields]  # of an `_EarlySecond`
 
 
 class OpenConnection(NamedTuple):
