@@ -6,6 +6,7 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 _KEPT_BYTES = 128 << 20
@@ -33,3 +34,12 @@ def rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@cache
+def exempt_loaded_modules() -> None:
+    """Exclude all objects that exist now from garbage collections; later calls in this process change nothing.
+
+    A Python worker of Spark runs a full collection after every task, which takes 20 ms to search the loaded modules.
+    """
+    gc.freeze()

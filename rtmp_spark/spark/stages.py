@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.capture.files.file_facts import FAILED, FileFacts
+from rtmp_spark.capture.memory_tuning import exempt_loaded_modules
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.ingest.captures.known_captures import CRASHED
 from rtmp_spark.ingest.decode.decode_job import SCANNED, BucketResult, Decoded, DecodeJob, ScanJob
@@ -98,8 +99,7 @@ class SparkStages:
 
         wanted = pieces.filter(pc.is_in(pieces["group"], pa.array(groups, pa.int32())))
         frame = self.spark.createDataFrame(wanted)
-        spread = frame.repartitionById(buckets, "bucket") if buckets > 1 else frame.coalesce(1)
-        found = spread.mapInArrow(run, spark_schema(_RESULTS)).toArrow()
+        found = _mapped(frame, buckets, "bucket", run, _RESULTS)
         return [BucketResult.parse(text) for text in found["result"].to_pylist()]
 
     def run(
@@ -122,8 +122,20 @@ class SparkStages:
         """One task for each piece of work."""
         rows = pa.table([pa.array(range(len(work)), pa.int32()), pa.array(work, pa.string())], schema=_TASKS)
         frame = self.spark.createDataFrame(rows)
-        spread = frame.repartitionById(len(work), "task") if len(work) > 1 else frame.coalesce(1)
-        return spread.mapInArrow(task, spark_schema(schema)).toArrow().cast(schema)
+        return _mapped(frame, len(work), "task", task, schema).cast(schema)
+
+
+def _mapped(
+    frame: DataFrame, tasks: int, number: str, task: Callable[[Batches], Batches], schema: pa.Schema
+) -> pa.Table:
+    """The results of so many tasks; the column `number` names the task that gets a row."""
+
+    def run(batches: Batches) -> Batches:
+        exempt_loaded_modules()
+        return task(batches)
+
+    spread = frame.repartitionById(tasks, number) if tasks > 1 else frame.coalesce(1)
+    return spread.mapInArrow(run, spark_schema(schema)).toArrow()
 
 
 def require_shared_storage(location: Location, written: Sequence[str]) -> None:
