@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: Stop) -> int:
     from rtmp_spark.spark.cancellable import Stopped
     from rtmp_spark.spark.session.early_imports import import_early
-    from rtmp_spark.spark.session.spark_session import start_spark
+    from rtmp_spark.spark.session.spark_session import is_own_session, start_spark
 
     if not args.quiet:
         print("rtmp-spark: Starting Spark ...", file=sys.stderr)
@@ -61,6 +61,7 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
         if stop.is_set():  # the signal also reached the scripts that start Java
             raise Stopped(landed=False) from None
         raise
+    ends_with_this_process = is_own_session(spark)
     try:
         code = 0
         if args.paths:
@@ -69,7 +70,8 @@ def _with_spark(args: argparse.Namespace, files: Sequence[CaptureFile], stop: St
             code = max(code, follow(args, stop))
         return code
     finally:
-        spark.stop()
+        if not ends_with_this_process:  # for our own Java `stop` would only wait a second for a thread of pyspark
+            spark.stop()
 
 
 def _once(args: argparse.Namespace, paths: Iterable[str | CaptureFile], stop: Stop) -> int:

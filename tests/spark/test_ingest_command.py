@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit.in_process_ingest import lake_rows
@@ -20,6 +21,8 @@ from rtmp_spark.commands import ingest as command
 from rtmp_spark.commands.ingest import follow
 from rtmp_spark.ingest.captures.capture_paths import closed_files, list_captures
 from rtmp_spark.spark import ingest
+from rtmp_spark.spark.cancellable import Stop
+from rtmp_spark.spark.session import spark_session
 
 
 def stopped_at(phase: str, captures: Path, lake: Path) -> tuple[int, str]:
@@ -54,6 +57,18 @@ def test_stopped_in_the_middle_and_run_again(spark: SparkSession, sample_pcaps: 
     summary = ingest(spark, [str(capture)], str(lake))
     assert summary.ingested + summary.known == [str(capture)]
     assert published(lake) == 1 and lake_rows(lake, "messages")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_only_a_session_that_outlives_the_process_is_stopped(is_own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping a session takes a second; our own Java ends when its input is closed."""
+    stopped: list[bool] = []
+    own = {"spark.rtmp_spark.own": "true"} if is_own else {}
+    session = SimpleNamespace(conf=own, stop=lambda: stopped.append(True))
+    monkeypatch.setattr(spark_session, "start_spark", lambda *args, **kwargs: session)
+    args = argparse.Namespace(quiet=True, follow=None, master=None, paths=())
+    assert command._with_spark(args, (), Stop()) == 0
+    assert stopped == ([] if is_own else [True])
 
 
 def test_a_directory_without_captures(
