@@ -1,7 +1,8 @@
 """Reads chosen records of an uncompressed capture, by their offsets, in windows.
 
 A bucket may need every packet of a stretch of the file or one in a hundred. The cost of a window hardly depends on how
-much it holds, so where packets are sparse, those of several stretches form one window.
+much it holds. So a stretch is longer if only a part of its packets is wanted, and where packets are sparse, those of
+several stretches form one window.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from rtmp_spark.capture.packet_block import PADDING, Ints, PacketBlock, gathered
 from rtmp_spark.codec.limits import LIKELY_PACKET_BYTES, READ_WINDOW_BYTES
 
 NEAR_BYTES = 256 << 10  # records closer than this are read in one go
+STRETCH_BYTES = 24 << 20  # read in one go at most
 
 
 def read_packets(file: BinaryIO, layout: RecordLayout, offsets: Ints, frames: Ints) -> Iterator[PacketBlock]:
     """The records at these ascending offsets. Bytes between them are skipped where that pays."""
     held: list[PacketBlock] = []
     size = 0
-    for first, until, data in _read_ahead(file, layout, offsets):
+    for first, until, data in _read_ahead(file, layout, offsets, frames):
         block = layout.block(data, offsets[first:until] - offsets[first], frames[first:until])
         wanted = int(block.caplen.sum())
         full = wanted > NEAR_BYTES and 5 * wanted > int(block.start[-1] - block.start[0])
@@ -40,20 +42,25 @@ def read_packets(file: BinaryIO, layout: RecordLayout, offsets: Ints, frames: In
         yield in_one_window(held)
 
 
-def _stretches(offsets: Ints) -> Iterator[tuple[int, int]]:
-    """Parts of the file to read at once: the first record, and the one after the last."""
+def _stretches(offsets: Ints, frames: Ints) -> Iterator[tuple[int, int]]:
+    """Parts of the file to read at once, each with about a window of wanted packets: the first record, and the one
+    after the last."""
+    packets = int(frames[-1] - frames[0]) + 1
+    most = max(min(READ_WINDOW_BYTES * packets // len(frames), STRETCH_BYTES), READ_WINDOW_BYTES)
     far = np.flatnonzero(np.diff(offsets) > NEAR_BYTES) + 1
     starts = [0, *far.tolist()]
     for first, last in zip(starts, [*starts[1:], len(offsets)]):
+        size = int(offsets[last - 1] - offsets[first]) + 1
+        step = -(-size // -(-size // most))  # equal parts: a short one at the end would cost as much as the others
         while first < last:
-            until = int(np.searchsorted(offsets[first:last], offsets[first] + READ_WINDOW_BYTES)) + first
+            until = int(np.searchsorted(offsets[first:last], offsets[first] + step)) + first
             yield first, until
             first = until
 
 
-def _read_ahead(file: BinaryIO, layout: RecordLayout, offsets: Ints) -> Iterator[tuple[int, int, bytes]]:
+def _read_ahead(file: BinaryIO, layout: RecordLayout, offsets: Ints, frames: Ints) -> Iterator[tuple[int, int, bytes]]:
     """Stretches with their bytes; the next one is read while one is decoded."""
-    stretches = list(_stretches(offsets))
+    stretches = list(_stretches(offsets, frames))
     if len(stretches) == 1:
         ((first, until),) = stretches
         yield first, until, _read(file, layout, int(offsets[first]), int(offsets[until - 1]))

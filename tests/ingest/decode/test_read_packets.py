@@ -79,3 +79,19 @@ def test_few_packets_of_many_stretches_make_one_window(sample_pcaps: Path, monke
         monkeypatch.setattr(gathering, "NEAR_BYTES", near)
         blocks = list(read_packets(io.BytesIO(content), layout, some, np.arange(len(some))))
         assert len(blocks) < len(content) / 50_000 / 2
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_windows_hold_as_many_wanted_packets_if_only_a_part_is_wanted(
+    sample_pcaps: Path, monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    content = (sample_pcaps / "ffmpeg_publish_bframes_rtmpdump_play.pcap").read_bytes()
+    offsets, _ = read_all(content)
+    monkeypatch.setattr(gathering, "READ_WINDOW_BYTES", 40_000)
+    monkeypatch.setattr(gathering, "NEAR_BYTES", 15_000)
+    wanted = np.flatnonzero(np.arange(len(offsets)) % (4 * share) < 4)
+    layout = layout_of(io.BytesIO(content))
+    blocks = list(read_packets(io.BytesIO(content), layout, np.array(offsets)[wanted], wanted + 1))
+    assert len(blocks) == -(-len(content) // (40_000 * share))
+    sizes = [int(read.start[-1] - read.start[0]) for read in blocks]
+    assert min(sizes) > 0.8 * max(sizes)
