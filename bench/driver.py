@@ -53,7 +53,7 @@ def planned(files: int) -> str:
     probed = [ProbedFile(file, "pcap", False, n) for n, file in enumerate(known)]
     rounds = cut_into_rounds(probed, 128 << 30, 64 << 20)
     splits = plan.cut_into_splits(probed, 64 << 20)
-    tasks = plan.pack_into_tasks(splits)
+    tasks = plan.pack_into_tasks(splits, 64)
     abouts = {
         s.split_id: SplitScan(
             s.split_id, began=24, ended=s.end, leaves=[f"{s.split_id:064x}"],

@@ -154,7 +154,7 @@ class Ingest:
         size_bytes = sum(file.size_bytes for file in files)
         with self.progress.watched("scan", files, size_bytes) as watched:
             job = ScanJob(self.writer.staging, self._sorts(size_bytes), watched)
-            scans = self.stages.scan(job, pack_into_tasks(splits))
+            scans = self.stages.scan(job, pack_into_tasks(splits, self.stages.cores))
             scanned, again = combine_scans(files, splits, scans.splits)
             flows, sections = scans.flows, scans.sections
             if again:
@@ -162,7 +162,7 @@ class Ingest:
                     Split(len(splits) + n, file.path, 0, 0, file.size_bytes, file.modified_ns)
                     for n, file in enumerate(again)
                 ]
-                more = self.stages.scan(job, pack_into_tasks(whole))
+                more = self.stages.scan(job, pack_into_tasks(whole, self.stages.cores))
                 scanned += combine_scans(again, whole, more.splits)[0]
                 flows, sections = (pa.concat_tables(both) for both in ((flows, more.flows), (sections, more.sections)))
         return ScannedInput(scanned, flows, sections)

@@ -18,7 +18,8 @@ from rtmp_spark.ingest.decode.decode_plan import FilePlan, SplitPlan
 from rtmp_spark.ingest.scan.disjoint_sets import DisjointSets
 from rtmp_spark.ingest.scan.split_scan import Split, SplitScan, fits, joined
 
-TASK_BYTES = 64 << 20
+TASK_BYTES = 64 << 20  # of input, the least that a scan task gets
+TASKS_PER_CORE = 4  # of a scan, so that cores that are faster or less busy do more of them
 TASK_FILES = 500
 HEAVY_BYTES = 256 << 20  # below this, starting a helper process takes longer than it saves
 BUCKET_BYTES = 2 << 30  # of payload in one bucket at most
@@ -60,15 +61,16 @@ def cut_into_splits(files: Iterable[ProbedFile], split_bytes: int) -> list[Split
     return splits
 
 
-def pack_into_tasks(splits: Iterable[Split]) -> list[list[Split]]:
-    """Small splits share a task: starting a Python task costs as much as scanning a few megabytes."""
+def pack_into_tasks(splits: Sequence[Split], cores: int) -> list[list[Split]]:
+    """Splits share a task as long as all cores have several: starting a Python task costs as much as scanning 10 MB."""
+    costs = [(split.end or split.size_bytes) - split.start for split in splits]
+    share = max(sum(costs) // (TASKS_PER_CORE * cores), TASK_BYTES)
     tasks: list[list[Split]] = []
     room = 0
-    for split in splits:
-        cost = (split.end or split.size_bytes) - split.start
-        if not tasks or cost > room or len(tasks[-1]) >= TASK_FILES:
+    for split, cost in zip(splits, costs):
+        if not tasks or cost > 2 * room or len(tasks[-1]) >= TASK_FILES:  # less than half of it belongs to the share
             tasks.append([])
-            room = TASK_BYTES
+            room = share
         tasks[-1].append(split)
         room -= cost
     return tasks
