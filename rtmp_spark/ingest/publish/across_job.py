@@ -29,6 +29,7 @@ class AcrossJob:
     target: FileTarget
     staging: Location
     sensor: str
+    cores: int  # that deliveries are matched on
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _judge(job: AcrossJob, given: NewConnections) -> Across:
     new = NewRows.of(rows, set(given.replaced), given.resumed)
     known = neighbours(job.tables, job.sensor, new)
     open_uids = set(given.open_uids)
-    plan = plan_deliveries(job.tables, job.sensor, new, known, open_uids)
+    plan = plan_deliveries(job.tables, job.sensor, new, known, open_uids, job.cores)
     judged = judge_across_connections(
         job.tables, job.sensor, new, known, set(plan.matched_before), job.target.ingest_id
     )

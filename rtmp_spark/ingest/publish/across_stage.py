@@ -66,7 +66,7 @@ class AcrossStage:
 
     def _judge(self, new: NewConnections) -> Across:
         tables = TableFiles.before(self.writer, ("streams", "connections", "findings"))
-        job = AcrossJob(tables, self.writer.target, self.writer.staging, self.sensor)
+        job = AcrossJob(tables, self.writer.target, self.writer.staging, self.sensor, self.stages.cores)
         small = new.count <= SMALL_CONNECTIONS
         try:
             done, dead = self.stages.run(partial(judge, job), [new.dump()], self._seconds, small)

@@ -22,6 +22,7 @@ from rtmp_spark.schema import column_names
 
 BATCH_MESSAGES = 1_000_000  # read at once; bounds the memory of one task to some 100 MB
 BATCH_PLAYS = 1000  # of one task, about a second of work, so that all cores share it
+SMALL_MESSAGES = 100_000  # matched on the driver in less time than a Spark job takes
 
 
 _ADDED = ("alone", "open")
@@ -95,7 +96,7 @@ class DeliveryPlan:
 
 
 def plan_deliveries(
-    lake: PublishedTables, sensor: str, new: NewRows, known: Neighbours, open_uids: Collection[str]
+    lake: PublishedTables, sensor: str, new: NewRows, known: Neighbours, open_uids: Collection[str], cores: int
 ) -> DeliveryPlan:
     own, old = (_with_media(rows) for rows in (to_tuples(new.streams), known.streams))
     published_at = Periods(new.times("publish"))
@@ -108,10 +109,10 @@ def plan_deliveries(
     groups = [group for scope in scopes(published, played) for group in _groups(*_spans_of(scope, published, played))]
     used = {span.uid for group in groups for span in (*group.played, *group.published)}
     siblings = _streams_per_direction(lake, new, used)
-    batches = list(_batches([_completed(group, siblings, open_uids) for group in groups]))
+    batches = list(_batches([_completed(group, siblings, open_uids) for group in groups], cores))
     return DeliveryPlan(
         [batch.dump() for batch in batches],
-        len(batches) == 1 and batches[0].messages <= BATCH_MESSAGES // 10,
+        len(batches) == 1 and batches[0].messages <= SMALL_MESSAGES,
         sorted(used),
         sorted({s.uid for s in old_plays} | {s.uid for s in played if s.uid in new.resumed}),
     )
@@ -154,10 +155,14 @@ def _group(played: Sequence[LakeStream], published: Sequence[LakeStream]) -> Ite
         yield Group(list(played), sources)
 
 
-def _batches(groups: Sequence[Group]) -> Iterator[Batch]:
+def _batches(groups: Sequence[Group], cores: int) -> Iterator[Batch]:
+    """A batch for each core, more if they become too large. The messages of a small plan are in one."""
+    total = sum(group.messages for group in groups)
+    share = max(total // cores, SMALL_MESSAGES // 2) if total > SMALL_MESSAGES else total
     batch, messages, plays = Batch(), 0, 0
     for group in groups:
-        if batch.groups and (messages + group.messages > BATCH_MESSAGES or plays + len(group.played) > BATCH_PLAYS):
+        larger = messages + group.messages, plays + len(group.played)
+        if batch.groups and (messages >= share or larger[0] > BATCH_MESSAGES or larger[1] > BATCH_PLAYS):
             yield batch
             batch, messages, plays = Batch(), 0, 0
         batch.groups.append(group)

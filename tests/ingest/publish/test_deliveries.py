@@ -95,6 +95,25 @@ def test_several_ingests(
     assert of_lake(tmp_path / "lake") == expected
 
 
+@pytest.mark.parametrize(("cores", "batches"), [(1, 1), (2, 2), (8, 3)])
+def test_a_batch_for_each_core(
+    cores: int, batches: int, captures: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plays of each of the three names are matched by one task."""
+    monkeypatch.setattr(delivery_plan, "SMALL_MESSAGES", 20)
+    found: list[int] = []
+    original = InProcessStages.run
+
+    def counted(self: InProcessStages, task: Any, work: Sequence[str], seconds: float, small: bool) -> Any:
+        found.append(len(work))
+        return original(self, task, work, seconds, small)
+
+    monkeypatch.setattr(InProcessStages, "run", counted)
+    ingest_in_process(tmp_path / "lake", [captures["names"]], keep_secrets=True, buckets=cores)
+    assert of_lake(tmp_path / "lake") == of_inspect([captures["names"]])
+    assert found[-1] == batches
+
+
 @pytest.mark.parametrize("name", ["players", "names", "same"])
 @pytest.mark.parametrize("limit", ["BATCH_MESSAGES", "BATCH_PLAYS"])
 def test_many_small_batches(
