@@ -211,35 +211,72 @@ class AnalysisCore:
             for number in files:
                 self.other_connections[number] += 1
 
-    def _deliver(self, items: Sequence[Item], at: int, *, final: bool = False) -> None:
-        """Pass one window's items to their connections, then let these emit rows."""
-        touched: dict[int, ConnectionAnalysis] = {}
-        closed: list[ConnectionAnalysis] = []
+    def _deliver(self, items: list[Item], at: int, *, final: bool = False) -> None:
+        """Pass one window's items to their connections, and let these emit rows.
+
+        Each connection emits its rows before the next one gets its items, while its facts are in the processor's
+        cache. It waits until all connections have their items if one of them may decode what others carry (RTMPT), or
+        if helper processes decode.
+        """
+        by_connection: dict[int, list[Item]] = {}
         for item in items:
-            connection = item.connection
-            if connection.tag is None and isinstance(item, Closed):
-                self._close_unheard(connection)
+            by_connection.setdefault(item.connection.number, []).append(item)
+        items.clear()  # each connection's bytes are freed with its facts
+        self._take_seconds()
+        order = sorted(by_connection.values(), key=_first_frame)
+        order.reverse()
+        by_connection.clear()
+        closed: list[ConnectionAnalysis] = []
+        waiting: dict[int, ConnectionAnalysis] | None = None
+        if self._context.settings.helpers is not None or self._tunnels.any_sessions:
+            waiting = {}
+        while order:
+            analysis = self._receive(order.pop(), closed)
+            if analysis is None:
                 continue
-            analysis: ConnectionAnalysis = connection.tag or self._begin(connection)
-            if isinstance(item, Closed):
-                closed.append(analysis)
-                touched.pop(connection.number, None)
+            if waiting is None and analysis.wrapping is not None:
+                waiting = {}
+            if closed and closed[-1] is analysis:
+                continue
+            if waiting is None:
+                self._advance(analysis, at)
             else:
-                analysis.receive(item)
-                touched[connection.number] = analysis
+                waiting[analysis.connection.number] = analysis
+        if waiting is not None:
+            self._advance_together(waiting, at)
+        closed.sort(key=_frame_first)
+        self._close_all(closed, final=final)
+
+    def _receive(self, items: list[Item], closed: list[ConnectionAnalysis]) -> ConnectionAnalysis | None:
+        """Pass items to their connection; returns its analysis, None if it had no payload."""
+        connection = items[0].connection
+        analysis: ConnectionAnalysis | None = connection.tag
+        for item in items:
+            if isinstance(item, Closed):
+                if analysis is None:
+                    self._close_unheard(connection)
+                else:
+                    closed.append(analysis)
+                break
+            if analysis is None:
+                analysis = self._begin(connection)
+            analysis.receive(item)
+        return analysis
+
+    def _advance(self, analysis: ConnectionAnalysis, at: int) -> None:
+        analysis.advance(at, min(self._second, self._next_head_second))
+        if self._recorded is not None:
+            self._recorded.mark(self._stage, False, analysis.connection.frame_first)
+
+    def _advance_together(self, waiting: dict[int, ConnectionAnalysis], at: int) -> None:
         for session in self._tunnels.settle():
             if session.connection.tag is not None:
-                touched.setdefault(session.connection.number, session.connection.tag)
-        self._take_seconds()
+                waiting.setdefault(session.connection.number, session.connection.tag)
         if self._context.settings.in_order:
-            for analysis in touched.values():
+            for analysis in waiting.values():
                 analysis.wait_for_helpers()
-        for analysis in sorted(touched.values(), key=_first_frame):
-            analysis.advance(at, min(self._second, self._next_head_second))
-            if self._recorded is not None:
-                self._recorded.mark(self._stage, False, analysis.connection.frame_first)
-        closed.sort(key=_first_frame)
-        self._close_all(closed, final=final)
+        for analysis in sorted(waiting.values(), key=_frame_first):
+            self._advance(analysis, at)
 
     def _take_seconds(self) -> None:
         found = self._reassembler.take_intervals()
@@ -413,8 +450,12 @@ def begins_tunnels(state: ConnectionState) -> bool:
     return isinstance(inner, dict) and bool(inner.get("sessions"))
 
 
-def _first_frame(analysis: ConnectionAnalysis) -> int:
+def _first_frame(items: list[Item]) -> int:
     """Rows of one window are in this order, whichever process decoded them."""
+    return items[0].connection.frame_first
+
+
+def _frame_first(analysis: ConnectionAnalysis) -> int:
     return analysis.connection.frame_first
 
 

@@ -56,6 +56,10 @@ class Tunnels:
         self._changed: dict[int, RtmptSession] = {}
         self._asking: dict[int, Settling] = {}
 
+    @property
+    def any_sessions(self) -> bool:
+        return bool(self._sessions)
+
     def find(self, server: Any, session_id: str, ts_ns: int) -> RtmptSession | None:
         """The session with this id at this time; one without requests for too long is over."""
         session = self._sessions.get((server, session_id))
