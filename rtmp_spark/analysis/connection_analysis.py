@@ -71,7 +71,8 @@ class ConnectionAnalysis:
     """One connection. Call `receive` for each item, `advance` after each window and `close` at its end."""
 
     __slots__ = (
-        "_context", "_rows", "commands", "conversation", "findings", "rules", "seconds", "secrets", "session",
+        "_context", "_rows", "commands", "conversation", "findings", "gave_seconds", "rules", "seconds", "secrets",
+        "session",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, context: AnalysisContext) -> None:
@@ -86,6 +87,7 @@ class ConnectionAnalysis:
             self.secrets, table_wanted=context.sink.wants("commands"), first_wanted=context.first_commands_wanted
         )  # fmt: skip
         self.seconds: list[OpenSeconds] = []  # of both directions, from the first second on
+        self.gave_seconds = False  # whether rows of `intervals` were emitted
         self._rows = ConnectionRows(context.sink, settings)
         if not settings.filter.admits_ends(self.conversation.ends):
             self.conversation.refuse("filtered")
@@ -146,12 +148,20 @@ class ConnectionAnalysis:
             self.seconds = [OpenSeconds(), OpenSeconds()]
         return self.seconds[number]
 
-    def advance(self, at: int, second: int) -> None:
+    def advance(self, at: int, second: int) -> bool:
         """After a window whose last packet is `at`: emit the rows that are final. No packet is older than `second`, in
-        this window and in later files."""
-        if self._identify(final=False):
-            self._take(self.conversation.advance(at, second))
-            self._emit_final_seconds(second - SETTLED_SECONDS)
+        this window and in later files. Returns whether both sides are done."""
+        if not self._identify(final=False):
+            return False
+        progress = self.conversation.advance(at, second)
+        self._take(progress)
+        self._emit_final_seconds(second - SETTLED_SECONDS)
+        return progress.is_over
+
+    def write_to(self, sink: RowSink, observer: ConnectionObserver) -> None:
+        """Emit later rows there."""
+        self._context = self._context._replace(sink=sink, observer=observer)
+        self._rows = ConnectionRows(sink, self._context.settings)
 
     def wait_for_helpers(self) -> None:
         """Wait for all that helper processes decode."""
@@ -261,6 +271,7 @@ class ConnectionAnalysis:
             direction = self.direction_name(number)
             rows = seconds.take(self.uid, direction, before)
             if rows:
+                self.gave_seconds = True
                 if self.rules is not None:
                     self.rules.receive_seconds(direction, rows)
                 self._rows.add_seconds(rows)

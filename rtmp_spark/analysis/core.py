@@ -10,15 +10,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict, cast
+from typing import cast
 
 from rtmp_spark.analysis.connection_analysis import (
     AnalysisContext,
-    AnalysisState,
     ConnectionAnalysis,
     ConnectionObserver,
 )
+from rtmp_spark.analysis.early_closing import ClosedEarly, EarlyClosing
 from rtmp_spark.analysis.interval_rows import TcpSecond
+from rtmp_spark.analysis.open_connection import ConnectionState, EarlySecond, OpenConnection, wrapping_kind
 from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage
 from rtmp_spark.analysis.row_sink import Batch, RowSink
 from rtmp_spark.analysis.settings import Settings
@@ -29,10 +30,9 @@ from rtmp_spark.capture.tcp.brief_flows import BriefFlow, SavedBriefFlow
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
 from rtmp_spark.capture.tcp.reassembler import Reassembler
-from rtmp_spark.capture.tcp.stream_items import Closed, Item
+from rtmp_spark.capture.tcp.stream_items import Closed, End, Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, endpoint
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import NoTunnels, SessionWrapping, SharedConnection, Tunnels
-from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import SETTLED_PER_WINDOW
 from rtmp_spark.codec.message import EVERY_TYPE
 from rtmp_spark.conversation.brief_flow_probe import brief_refusal
@@ -46,33 +46,6 @@ _SETTLED_TABLES = ("connections", "streams", "findings")
 _NO_SECOND = 1 << 40  # later than every second
 
 
-class _EarlySecond(NamedTuple):
-    side: int
-    second: int
-    figures: TcpSecond
-
-
-class ConnectionState(TypedDict):
-    connection: list[Json]
-    analysis: AnalysisState | None
-    unacknowledged: list[list[int]]
-    early: Sequence[SavedFields]  # of an `_EarlySecond`
-
-
-class OpenConnection(NamedTuple):
-    """A connection that may continue in a later file.
-
-    `over_ns`: later packets between its endpoints belong to another connection. `wrapping`: "tls", "rtmpt" or "nested"
-    (RTMPT inside TLS). `state` shares its lists with the connection: save it before more packets are fed.
-    """
-
-    connection: Connection
-    over_ns: int
-    provisional_second: int
-    wrapping: str | None
-    state: ConnectionState
-
-
 class AnalysisCore:
     """Feed it windows of packets, take batches in between, and `finish` at the end."""
 
@@ -82,8 +55,11 @@ class AnalysisCore:
         tables: Sequence[str],
         observer: ConnectionObserver | None = None,
         share: ConnectionShare | None = None,
+        *,
+        closes_early: bool = False,
     ) -> None:
-        """With a `share`, only its connections are analyzed, and their rows are recorded for another process."""
+        """With a `share`, only its connections are analyzed, and their rows are recorded for another process. If it
+        `closes_early`, connections cannot be saved (`open_connections`)."""
         matches_deliveries = "deliveries" in tables and settings.rules_across_connections
         self.deliveries = Deliveries() if matches_deliveries else None
         self.sink = RowSink(tables)
@@ -107,14 +83,19 @@ class AnalysisCore:
         self._reassembler = Reassembler(
             settings.limits, per_second=decode.interval_rows, wanted=self._is_wanted_flow, share=share
         )  # fmt: skip
-        self._open: dict[int, ConnectionAnalysis] = {}
-        self._early: dict[int, list[_EarlySecond]] = {}  # of connections that have no rows yet
+        self._early_closing: EarlyClosing | None = None
+        if closes_early and EarlyClosing.applies(self._context):
+            self._early_closing = EarlyClosing(self._context, tables)
+        self._open: dict[int, ConnectionAnalysis | ClosedEarly] = {}
+        self._early: dict[int, list[EarlySecond]] = {}  # of connections that have no rows yet
         self._second = 0  # no packet of the current window is older
         self._next_head_ns: int | None = None
         self._next_head_second = _NO_SECOND
         self._at = 0  # the last packet of the newest window
         self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
-        self._lingering: list[ConnectionAnalysis] = []  # closed, but other connections continue their RTMPT sessions
+        self._lingering: list[
+            ConnectionAnalysis | ClosedEarly
+        ] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
         self._stage = Stage.WINDOW
         self.live = False  # whether the observer gets connections as soon as they are settled
@@ -158,7 +139,8 @@ class AnalysisCore:
     def rest(self) -> None:
         """No window follows for now: wait for helper processes."""
         for analysis in self._open.values():
-            analysis.rest()
+            if isinstance(analysis, ConnectionAnalysis):
+                analysis.rest()
 
     def finish(self) -> dict[int, str]:
         """End every connection; returns the uids, by connection number, of those that gave rows."""
@@ -185,11 +167,15 @@ class AnalysisCore:
     # -- connections ----------------------------------------------------------------------------------------------
 
     def _begin(self, connection: Connection) -> ConnectionAnalysis:
-        analysis = connection.tag = ConnectionAnalysis(connection, self._context)
-        self._open[connection.number] = analysis
+        analysis = ConnectionAnalysis(connection, self._context)
+        self._put(analysis)
         for early in self._early.pop(connection.number, ()):
             analysis.receive_second(*early)
         return analysis
+
+    def _put(self, analysis: ConnectionAnalysis | ClosedEarly) -> None:
+        """It gets the following items of its connection."""
+        analysis.connection.tag = self._open[analysis.connection.number] = analysis
 
     def _is_wanted_flow(self, flow: BriefFlow) -> bool:
         """Whether a connection of a few packets may be RTMP; if not, it is counted here."""
@@ -226,12 +212,13 @@ class AnalysisCore:
         order = sorted(by_connection.values(), key=_first_frame)
         order.reverse()
         by_connection.clear()
-        closed: list[ConnectionAnalysis] = []
+        closed: list[ConnectionAnalysis | ClosedEarly] = []
         waiting: dict[int, ConnectionAnalysis] | None = None
         if self._context.settings.helpers is not None or self._tunnels.any_sessions:
             waiting = {}
         while order:
-            analysis = self._receive(order.pop(), closed)
+            received = order.pop()
+            analysis = self._receive(received, closed)
             if analysis is None:
                 continue
             if waiting is None and analysis.wrapping is not None:
@@ -239,7 +226,11 @@ class AnalysisCore:
             if closed and closed[-1] is analysis:
                 continue
             if waiting is None:
-                self._advance(analysis, at)
+                is_over = self._advance(analysis, at)
+                if self._early_closing is not None and not self.live:
+                    early = self._early_closing.received(analysis, received, is_over=is_over)
+                    if early is not None:
+                        self._put(early)
             else:
                 waiting[analysis.connection.number] = analysis
         if waiting is not None:
@@ -247,10 +238,10 @@ class AnalysisCore:
         closed.sort(key=_frame_first)
         self._close_all(closed, final=final)
 
-    def _receive(self, items: list[Item], closed: list[ConnectionAnalysis]) -> ConnectionAnalysis | None:
-        """Pass items to their connection; returns its analysis, None if it had no payload."""
+    def _receive(self, items: list[Item], closed: list[ConnectionAnalysis | ClosedEarly]) -> ConnectionAnalysis | None:
+        """Pass items to their connection; returns its analysis, None if it has none."""
         connection = items[0].connection
-        analysis: ConnectionAnalysis | None = connection.tag
+        analysis: ConnectionAnalysis | ClosedEarly | None = connection.tag
         for item in items:
             if isinstance(item, Closed):
                 if analysis is None:
@@ -258,15 +249,21 @@ class AnalysisCore:
                 else:
                     closed.append(analysis)
                 break
-            if analysis is None:
+            if isinstance(analysis, ClosedEarly):
+                if isinstance(item, End):
+                    continue
+                analysis = analysis.reopen()
+                self._put(analysis)
+            elif analysis is None:
                 analysis = self._begin(connection)
             analysis.receive(item)
-        return analysis
+        return None if isinstance(analysis, ClosedEarly) else analysis
 
-    def _advance(self, analysis: ConnectionAnalysis, at: int) -> None:
-        analysis.advance(at, min(self._second, self._next_head_second))
+    def _advance(self, analysis: ConnectionAnalysis, at: int) -> bool:
+        is_over = analysis.advance(at, min(self._second, self._next_head_second))
         if self._recorded is not None:
             self._recorded.mark(self._stage, False, analysis.connection.frame_first)
+        return is_over
 
     def _advance_together(self, waiting: dict[int, ConnectionAnalysis], at: int) -> None:
         for session in self._tunnels.settle():
@@ -291,11 +288,11 @@ class AnalysisCore:
         for number, side, second, *values in zip(*columns):
             analysis = self._open.get(number)
             if analysis is None:
-                self._early.setdefault(number, []).append(_EarlySecond(side, second, TcpSecond(*values)))
+                self._early.setdefault(number, []).append(EarlySecond(side, second, TcpSecond(*values)))
             else:
                 analysis.receive_second(side, second, TcpSecond(*values))
 
-    def _close_all(self, closed: list[ConnectionAnalysis], final: bool) -> None:
+    def _close_all(self, closed: list[ConnectionAnalysis | ClosedEarly], final: bool) -> None:
         """Close in order; a connection on which an RTMPT session began stays while others continue the session."""
         waiting, left = [*self._lingering, *closed], -1
         self._lingering = []
@@ -327,14 +324,18 @@ class AnalysisCore:
         self._separated.append(analysis)
         return analysis.receive_unwrapped
 
-    def _close(self, analysis: ConnectionAnalysis) -> None:
+    def _close(self, analysis: ConnectionAnalysis | ClosedEarly) -> None:
         connection = analysis.connection
-        if self.live and self._finished is None:
+        if self.live and self._finished is None and isinstance(analysis, ConnectionAnalysis):
             self._tell(analysis)
+        if self._early_closing is not None:
+            self._early_closing.forget(connection.number)
         self._announced.discard(connection.number)
         self._open.pop(connection.number, None)
         self._early.pop(connection.number, None)
         connection.tag = None
+        if isinstance(analysis, ClosedEarly) and not analysis.is_final:
+            analysis = analysis.reopen()
         gave_rows = analysis.close()
         if self._recorded is not None:
             self._recorded.mark(self._stage, True, connection.frame_first)
@@ -354,7 +355,7 @@ class AnalysisCore:
     def tell_settled(self) -> None:
         """Show the observer the connections whose both sides have ended since the last call."""
         for analysis in self._open.values():
-            if analysis.connection.closed_ts_ns is not None:
+            if analysis.connection.closed_ts_ns is not None and isinstance(analysis, ConnectionAnalysis):
                 self._tell(analysis)
         self._announcements_left = SETTLED_PER_WINDOW
 
@@ -430,24 +431,9 @@ class AnalysisCore:
             self._open[connection.number] = analysis
         elif state["early"]:
             self._early[connection.number] = [
-                _EarlySecond(side, second, TcpSecond(*figures)) for side, second, figures in state["early"]
+                EarlySecond(side, second, TcpSecond(*figures)) for side, second, figures in state["early"]
             ]
         self._reassembler.resume_unacknowledged(connection, state["unacknowledged"])
-
-
-def wrapping_kind(analysis_state: AnalysisState | None) -> str | None:
-    """ "tls", "rtmpt", or "nested" (RTMPT inside TLS)."""
-    wrapping = None if analysis_state is None else analysis_state["conversation"]["probe"]["wrapping"]
-    return None if wrapping is None else wrapping["kind"]
-
-
-def begins_tunnels(state: ConnectionState) -> bool:
-    """Whether an RTMPT session began on a saved connection."""
-    analysis = state["analysis"]
-    wrapping = None if analysis is None else analysis["conversation"]["probe"]["wrapping"]
-    inside = wrapping["state"] if wrapping is not None else {}
-    inner = inside.get("inner", inside)
-    return isinstance(inner, dict) and bool(inner.get("sessions"))
 
 
 def _first_frame(items: list[Item]) -> int:
@@ -455,7 +441,7 @@ def _first_frame(items: list[Item]) -> int:
     return items[0].connection.frame_first
 
 
-def _frame_first(analysis: ConnectionAnalysis) -> int:
+def _frame_first(analysis: ConnectionAnalysis | ClosedEarly) -> int:
     return analysis.connection.frame_first
 
 

@@ -91,8 +91,11 @@ class _RecordedNotes(ConnectionObserver):
     def first_commands_wanted(self) -> bool:
         return self._observer.first_commands_wanted()
 
-    def closed(self, connection: ConnectionAnalysis) -> None:
-        self._calls.append(("noted", (self._observer.note(connection),)))
+    def note(self, connection: ConnectionAnalysis) -> object:
+        return self._observer.note(connection)
+
+    def noted(self, note: object) -> None:
+        self._calls.append(("noted", (note,)))
 
 
 def replay(

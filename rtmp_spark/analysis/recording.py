@@ -184,7 +184,7 @@ class Recording:
 
     def _new_core(self, share: ConnectionShare | None = None) -> AnalysisCore:
         settings = self.settings if share is None else replace(self.settings, helpers=None)
-        core = AnalysisCore(settings, self._tables, self._observer, share)
+        core = AnalysisCore(settings, self._tables, self._observer, share, closes_early=True)
         core.remember_packets(REMEMBERED_PACKETS if len(self._paths) > 1 else 0)
         return core
 

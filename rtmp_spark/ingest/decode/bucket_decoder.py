@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtmp_spark.analysis.arrow_columns import arrow_column, arrow_rows
-from rtmp_spark.analysis.core import AnalysisCore, OpenConnection, begins_tunnels
+from rtmp_spark.analysis.core import AnalysisCore
+from rtmp_spark.analysis.open_connection import OpenConnection, begins_tunnels
 from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.capture.files.record_layout import layout_of
 from rtmp_spark.capture.packet_block import PacketBlock

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rtmp_spark.analysis.core import ConnectionState
+from rtmp_spark.analysis.open_connection import ConnectionState
 from rtmp_spark.codec.errors import UserError
 
 STATE_VERSION = 17
