@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -32,20 +31,23 @@ class _RunFile:
     """The bytes of closed connections. The file is deleted when the last of these connections is."""
 
     def __init__(self) -> None:
+        from tempfile import TemporaryFile  # not needed for most captures
+
         self.size_bytes = 0
         self._file: IO[bytes] = TemporaryFile(buffering=RUN_WRITE_BYTES)  # noqa: SIM115 - closed when it is freed
 
     def add(self, packed: bytes) -> int:
         """Returns the place of these bytes."""
         place = self.size_bytes
-        self._file.seek(place)
         self._file.write(packed)
         self.size_bytes += len(packed)
         return place
 
     def read(self, place: int, size: int) -> bytes:
-        self._file.seek(place)
-        return self._file.read(size)
+        self._file.seek(place)  # writes what is buffered
+        found = self._file.read(size)
+        self._file.seek(self.size_bytes)
+        return found
 
 
 class _Saved(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopened: 
         raise OSError(28, "No space left on device")
 
     reopened.clear()
-    monkeypatch.setattr(early_closing, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     assert rows(path, monkeypatch) == found
     assert not reopened
 
@@ -142,9 +143,9 @@ def test_bytes_of_many_connections_are_in_several_files(tmp_path: Path, monkeypa
     first, second = ended(), ended(client=OTHER)
     first.talk.packets += second.talk.packets
     files: list[object] = []
-    make = early_closing.TemporaryFile
+    make = tempfile.TemporaryFile
     monkeypatch.setattr(early_closing, "RUN_FILE_BYTES", 0)
-    monkeypatch.setattr(early_closing, "TemporaryFile", lambda **options: files.append(1) or make(**options))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: files.append(1) or make(**options))
     assert len(rows(first.write(tmp_path / "talk.pcap"), monkeypatch)["streams"]) == 2
     assert len(files) == 2
 

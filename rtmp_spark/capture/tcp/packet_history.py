@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ class PacketHistory:
     def __init__(self) -> None:
         self._file = -1
         self._chunks: list[Chunk] = []
-        self._older: deque[Hashes] = deque()  # of the current file, for comparison with later files
+        self._older: list[Hashes] = []  # of the current file, for comparison with later files
         self._older_count = 0
         self._earlier = _NO_HASHES  # of earlier files, sorted
         self._last = _NO_HASHES  # the last of these, in the order of the recording
@@ -46,7 +45,7 @@ class PacketHistory:
 
     def forget_files(self) -> None:
         """Keep only the packets of the last second."""
-        self._older, self._older_count = deque(), 0
+        self._older, self._older_count = [], 0
         self._earlier = self._last = _NO_HASHES
 
     def begin_file(self, number: int) -> None:
@@ -58,7 +57,7 @@ class PacketHistory:
             full = len(own) + len(self._earlier) > REMEMBERED_PACKETS
             self._earlier = np.sort(own if full else np.concatenate([self._earlier, own]))
             self._last = np.concatenate([self._last, own])[-SAVED_PACKETS:]
-        self._file, self._chunks, self._older, self._older_count = number, [], deque(), 0
+        self._file, self._chunks, self._older, self._older_count = number, [], [], 0
 
     def _in_this_file(self) -> Hashes:
         return np.concatenate([_NO_HASHES, *self._older, *(chunk.hashes for chunk in self._chunks)])
@@ -88,7 +87,7 @@ class PacketHistory:
                 self._older += [old.hashes for old in far]
                 self._older_count += sum(len(old.hashes) for old in far)
                 while self._older_count - len(self._older[0]) >= remembered:
-                    self._older_count -= len(self._older.popleft())
+                    self._older_count -= len(self._older.pop(0))
         self._chunks.append(chunk)
 
     def state(self, overlaps: bool) -> str:

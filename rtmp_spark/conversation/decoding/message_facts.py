@@ -69,7 +69,8 @@ class MessageFacts:
     ) -> None:
         self._places = places
         self._options = options
-        self._limits = DEFAULT_LIMITS if options.limits == DEFAULT_LIMITS else options.limits
+        limits = options.limits
+        self._limits = limits if limits is DEFAULT_LIMITS or limits != DEFAULT_LIMITS else DEFAULT_LIMITS
         self._hook = hook
         self._tags = TagReader(midstream=midstream)
         self._headed: set[int] = set()  # csids that had a header with a length since the last loss
