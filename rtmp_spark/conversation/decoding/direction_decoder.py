@@ -199,18 +199,21 @@ class DirectionDecoder:
     def _take(self, events: list[Event]) -> None:
         first_no = self._messages.msg_no
         violations: list[Violation] = []
-        add_message = self._messages.add
+        complete: list[MessageReceived] = []
         for event in events:
             kind = type(event)
             if kind is MessageReceived:
-                add_message(event)  # type: ignore[arg-type]
+                complete.append(event)  # type: ignore[arg-type]
             elif kind is Violation:
                 violations.append(event)  # type: ignore[arg-type]
             elif kind is HandshakePart:
                 self._handshake(event)  # type: ignore[arg-type]
             elif kind is Synchronised:
+                self._messages.add(complete)
+                complete = []
                 self.synchronised = True
                 self._messages.resynchronised()
+        self._messages.add(complete)
         if violations or (self._waiting and self._messages.msg_no > first_no):
             violations, self._waiting = self._waiting + violations, []
             messages = [event for event in events if isinstance(event, MessageReceived)]

@@ -5,8 +5,8 @@ Every message of every connection passes through `MessageFacts.add`, so its loop
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 from zlib import crc32
 
@@ -41,6 +41,7 @@ _ENDS_STREAM = frozenset({"deleteStream", "closeStream", "publish"})  # publish 
 # Fields of events that are columns of their tables, in the same order.
 _FIRST_COLUMN, _END_COLUMN = (MessageReceived._fields.index(name) for name in ("stream_id", "payload"))
 _TAG_COLUMNS = MediaTag._fields.index("body_start")
+_ALL = 1 << 62  # larger than every stream offset
 _new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 
 # Called with (message number, event, frame) of each message, so that payloads need not be kept.
@@ -87,57 +88,64 @@ class MessageFacts:
         self._headed.clear()
         self._tags.receive_gap()
 
-    def add(self, event: MessageReceived) -> None:
-        (
-            begin, stop, fmt, csid, type_id, stream_id, timestamp, _, _, _, _, length, chunks, _, status, _, inferred,
-            payload,
-        ) = event  # fmt: skip
+    def add(self, events: Sequence[MessageReceived]) -> None:
+        """Messages in the order in which they were completed."""
         places, facts, base, options = self._places, self.facts, self.base, self._options
-        start = base + begin
-        last = bisect_right(places.offsets, base + stop - 1) - 1
-        if last < 0:
-            last = 0
-        frame, ts = places.frames[last], places.times[last]
-        msg_no = self.msg_no
-        self.msg_no = msg_no + 1
-        end = start + length + LONGEST_HEADER * chunks
-        place: Place = _new(Place, (places.at[last], ts, start, end, msg_no, frame, csid, type_id, stream_id))
-        facts.passed.append(place)
-        counts = self.type_counts
-        if type_id in counts:
-            counts[type_id] += 1
-        else:
-            counts[type_id] = 1
-            facts.firsts.append(place)
-        if type_id in options.message_types:
-            first = max(bisect_right(places.offsets, start) - 1, 0)
-            frame_first = places.frames[first]
-            facts.messages.append(
-                (
-                    msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
-                    frame_first & FRAME_MASK, frame & FRAME_MASK, start, fmt, csid, type_id,
-                    TYPE_NAMES.get(type_id, "unknown"), *event[_FIRST_COLUMN:_END_COLUMN], crc32(payload),
-                )
+        offsets, counts, hook = places.offsets, self.type_counts, self._hook
+        passed, message_types = facts.passed.append, options.message_types
+        last, newest = 0, len(offsets) - 1  # `last`: the segment with the last byte of a message, ...
+        low = high = -1  # ... and the offsets at which it and the next one begin
+        for event in events:
+            (
+                begin, stop, fmt, csid, type_id, stream_id, timestamp, _, _, _, _, length, chunks, _, status, _,
+                inferred, payload,
+            ) = event  # fmt: skip
+            start, end = base + begin, base + stop
+            if not low < end <= high:
+                last = max(bisect_left(offsets, end) - 1, 0)
+                low, high = offsets[last], offsets[last + 1] if last < newest else _ALL
+            frame, ts = places.frames[last], places.times[last]
+            msg_no = self.msg_no
+            self.msg_no = msg_no + 1
+            longest = start + length + LONGEST_HEADER * chunks
+            place: Place = _new(
+                Place, (places.at[last], ts, start, longest, msg_no, frame, csid, type_id, stream_id)
             )  # fmt: skip
-        if inferred:
-            if fmt < 2:
-                self._headed.add(csid)
-            if type_id in _MEDIA:
-                self._follow_lag(event, place)
-        if type_id == AUDIO or type_id == VIDEO:
-            self._media(event, place, type_id, 0, timestamp, payload)
-        elif type_id <= _CONTROL_LAST:
-            if status == COMPLETE and type_id > 0:
-                self._control(event, place)
-        elif type_id == AGGREGATE:
-            if status == COMPLETE:
-                self._aggregate(event, place)
-        elif DATA_AMF3 <= type_id <= COMMAND_AMF0:
-            self._command(event, place)
-        if options.keep_payloads:
-            facts.payloads.append((msg_no, payload))
-        if self._hook is not None:
-            self._hook(msg_no, event, frame)
+            passed(place)
+            if type_id in counts:
+                counts[type_id] += 1
+            else:
+                counts[type_id] = 1
+                facts.firsts.append(place)
+            if type_id in message_types:
+                first = max(bisect_right(offsets, start) - 1, 0)
+                frame_first = places.frames[first]
+                facts.messages.append(
+                    (
+                        msg_no, frame_first >> FRAME_BITS, frame >> FRAME_BITS, places.times[first], ts,
+                        frame_first & FRAME_MASK, frame & FRAME_MASK, start, fmt, csid, type_id,
+                        TYPE_NAMES.get(type_id, "unknown"), *event[_FIRST_COLUMN:_END_COLUMN], crc32(payload),
+                    )
+                )  # fmt: skip
+            if inferred:
+                if fmt < 2:
+                    self._headed.add(csid)
+                if type_id in _MEDIA:
+                    self._follow_lag(event, place)
+            if type_id == AUDIO or type_id == VIDEO:
+                self._media(event, place, type_id, 0, timestamp, payload)
+            elif type_id <= _CONTROL_LAST:
+                if status == COMPLETE and type_id > 0:
+                    self._control(event, place)
+            elif type_id == AGGREGATE:
+                if status == COMPLETE:
+                    self._aggregate(event, place)
+            elif DATA_AMF3 <= type_id <= COMMAND_AMF0:
+                self._command(event, place)
+            if options.keep_payloads:
+                facts.payloads.append((msg_no, payload))
+            if hook is not None:
+                hook(msg_no, event, frame)
 
     def _follow_lag(self, event: MessageReceived, place: Place) -> None:
         """After a loss, deltas are missing: report where the timestamps of a csid begin to lag and where this ends."""
