@@ -158,10 +158,10 @@ class ConnectionAnalysis:
         self._emit_final_seconds(second - SETTLED_SECONDS)
         return progress.is_over
 
-    def write_to(self, sink: RowSink, observer: ConnectionObserver) -> None:
-        """Emit later rows there."""
-        self._context = self._context._replace(sink=sink, observer=observer)
-        self._rows = ConnectionRows(sink, self._context.settings)
+    def write_to(self, context: AnalysisContext) -> None:
+        """Emit later rows there. The context differs only in where rows and notes go."""
+        self._context = context
+        self._rows = ConnectionRows(context.sink, context.settings)
 
     def wait_for_helpers(self) -> None:
         """Wait for all that helper processes decode."""

@@ -9,9 +9,8 @@ again from these bytes, and its rows are made again, with the final counters of 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +18,11 @@ from rtmp_spark.analysis.connection_analysis import AnalysisContext, ConnectionA
 from rtmp_spark.analysis.interval_rows import TcpSecond
 from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage, replay
 from rtmp_spark.analysis.row_sink import RowSink
-from rtmp_spark.capture.packet_block import Ints
 from rtmp_spark.capture.tcp.stream_items import Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.limits import KEPT_RUN_BYTES, KEPT_RUN_BYTES_TOTAL, RUN_FILE_BYTES, RUN_WRITE_BYTES
 
+_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 _Second = tuple[int, int, TcpSecond]  # direction, second, figures
 
 
@@ -50,10 +49,21 @@ class _RunFile:
         return found
 
 
+class _Shape(NamedTuple):
+    """What a file does not contain of a run."""
+
+    direction: int
+    offset: int
+    bytes: int
+    segments: int
+
+
 class _Saved(NamedTuple):
+    """Runs in a file, each as its bytes and three columns of 8 bytes."""
+
     file: _RunFile
     place: int
-    size: int
+    runs: tuple[_Shape, ...]
 
 
 class ClosedEarly:
@@ -104,14 +114,17 @@ class ClosedEarly:
         context = self._context
         quiet = context._replace(sink=RowSink(()), observer=ConnectionObserver(), deliveries=None)
         analysis = ConnectionAnalysis(self.connection, quiet)
-        file, place, size = self._saved
-        for direction, offset, data, *columns in pickle.loads(file.read(place, size)):
-            places = [np.frombuffer(column, np.int64) for column in columns]
-            analysis.receive(Run(self.connection, direction, offset, data, *places))
+        file, place, shapes = self._saved
+        for shape in shapes:
+            size = shape.bytes + 3 * 8 * shape.segments
+            packed = file.read(place, size)
+            columns = np.frombuffer(packed, np.int64, offset=shape.bytes).reshape(3, -1)
+            analysis.receive(Run(self.connection, shape.direction, shape.offset, packed[: shape.bytes], *columns))
+            place += size
         for direction, second, figures in self._seconds:
             analysis.receive_second(direction ^ self.connection.origin, second, figures)
         analysis.advance(0, 0)
-        analysis.write_to(context.sink, _NoteOf(context.observer, self._calls))
+        analysis.write_to(context._replace(observer=_NoteOf(context.observer, self._calls)))
         return analysis
 
 
@@ -145,7 +158,7 @@ class EarlyClosing:
     def __init__(self, context: AnalysisContext, tables: Sequence[str]) -> None:
         self._context = context
         self._rows = RecordedRows(tables)
-        self._to_rows = self._rows.observer(context.observer)
+        self._to_rows = context._replace(sink=self._rows, observer=self._rows.observer(context.observer))
         self._kept: dict[int, _Kept] = {}  # of open connections
         self._kept_bytes = 0
         self._file: _RunFile | None = None
@@ -195,18 +208,18 @@ class EarlyClosing:
             return None
         self.forget(analysis.connection.number)
         seconds = [(n, *figures) for n, known in enumerate(analysis.seconds) for figures in known.state()[0]]
-        analysis.write_to(self._rows, self._to_rows)
+        analysis.write_to(self._to_rows)
         gave_rows = analysis.close()
         self._rows.mark(Stage.WINDOW, True, 0)
         return ClosedEarly(analysis, self._context, seconds, saved, gave_rows, self._rows.take())
 
     def _save(self, runs: list[Run]) -> _Saved | None:
-        columns = [(run.direction, run.offset, run.data, *map(_bytes, run[4:])) for run in runs]
-        packed = pickle.dumps(columns, pickle.HIGHEST_PROTOCOL)
+        parts: list[Any] = [part for run in runs for part in run[3:]]  # the bytes and the columns
+        shapes = [_new(_Shape, (run[1], run[2], len(run[3]), len(run[4]))) for run in runs]
         try:
             if self._file is None or self._file.size_bytes > RUN_FILE_BYTES:
                 self._file = _RunFile()
-            return _Saved(self._file, self._file.add(packed), len(packed))
+            return _Saved(self._file, self._file.add(b"".join(parts)), tuple(shapes))
         except OSError:  # the disk is full: from now on connections are closed when they are over
             self._fails = True
             return None
@@ -231,7 +244,3 @@ def _is_complete(analysis: ConnectionAnalysis) -> bool:
 def _own(run: Run) -> Run:
     """A run whose columns are not parts of those of a whole batch."""
     return run._replace(seg_frames=run.seg_frames.copy(), seg_ts_ns=run.seg_ts_ns.copy())
-
-
-def _bytes(column: Ints) -> bytes:
-    return column.tobytes()
