@@ -30,23 +30,40 @@ class _RunFile:
     """The bytes of closed connections. The file is deleted when the last of these connections is."""
 
     def __init__(self) -> None:
-        from tempfile import TemporaryFile  # not needed for most captures
+        self._file: IO[bytes] | None = None
+        self._written = 0
+        self._waiting = bytearray()
 
-        self.size_bytes = 0
-        self._file: IO[bytes] = TemporaryFile(buffering=RUN_WRITE_BYTES)  # noqa: SIM115 - closed when it is freed
+    @property
+    def size_bytes(self) -> int:
+        return self._written + len(self._waiting)
 
     def add(self, packed: bytes) -> int:
         """Returns the place of these bytes."""
         place = self.size_bytes
-        self._file.write(packed)
-        self.size_bytes += len(packed)
+        self._waiting += packed
         return place
 
+    def write_waiting(self) -> None:
+        """Write what was added, if it is much. If it cannot be written, an OSError says why and it stays in memory."""
+        if len(self._waiting) < RUN_WRITE_BYTES:
+            return
+        if self._file is None:
+            from tempfile import TemporaryFile  # not needed for most captures
+
+            self._file = TemporaryFile()  # noqa: SIM115 - closed when it is freed
+        self._file.seek(self._written)
+        self._file.write(self._waiting)
+        self._file.flush()
+        self._written += len(self._waiting)
+        self._waiting.clear()
+
     def read(self, place: int, size: int) -> bytes:
-        self._file.seek(place)  # writes what is buffered
-        found = self._file.read(size)
-        self._file.seek(self.size_bytes)
-        return found
+        if place >= self._written or self._file is None:
+            start = place - self._written
+            return bytes(self._waiting[start : start + size])
+        self._file.seek(place)
+        return self._file.read(size)
 
 
 class _Shape(NamedTuple):
@@ -161,8 +178,8 @@ class EarlyClosing:
         self._to_rows = context._replace(sink=self._rows, observer=self._rows.observer(context.observer))
         self._kept: dict[int, _Kept] = {}  # of open connections
         self._kept_bytes = 0
-        self._file: _RunFile | None = None
-        self._fails = False
+        self._file = _RunFile()
+        self._disk_failed = False  # from now on connections are closed when they are over
 
     @staticmethod
     def applies(context: AnalysisContext) -> bool:
@@ -181,11 +198,12 @@ class EarlyClosing:
         size = sum([len(item.data) if type(item) is Run else KEPT_RUN_BYTES + 1 for item in items])
         if kept is not None:
             size += kept.size_bytes
-        if size > KEPT_RUN_BYTES or self._fails or analysis.gave_seconds:
+        if size > KEPT_RUN_BYTES or self._disk_failed or analysis.gave_seconds:
             self._keep(number, _TOO_LARGE)
             return None
         runs: list[Run] = items if kept is None else [*kept.runs, *items]  # type: ignore[assignment, list-item]
         if is_over and _is_complete(analysis):
+            self.forget(number)
             return self._close(analysis, runs)
         fits = self._kept_bytes + size <= KEPT_RUN_BYTES_TOTAL
         self._keep(number, _Kept([_own(run) for run in runs], size) if fits else _TOO_LARGE)
@@ -202,27 +220,25 @@ class EarlyClosing:
         self._kept[number] = kept
         self._kept_bytes += kept.size_bytes
 
-    def _close(self, analysis: ConnectionAnalysis, runs: list[Run]) -> ClosedEarly | None:
+    def _close(self, analysis: ConnectionAnalysis, runs: list[Run]) -> ClosedEarly:
         saved = self._save(runs)
-        if saved is None:
-            return None
-        self.forget(analysis.connection.number)
         seconds = [(n, *figures) for n, known in enumerate(analysis.seconds) for figures in known.state()[0]]
         analysis.write_to(self._to_rows)
         gave_rows = analysis.close()
         self._rows.mark(Stage.WINDOW, True, 0)
         return ClosedEarly(analysis, self._context, seconds, saved, gave_rows, self._rows.take())
 
-    def _save(self, runs: list[Run]) -> _Saved | None:
+    def _save(self, runs: list[Run]) -> _Saved:
         parts: list[Any] = [part for run in runs for part in run[3:]]  # the bytes and the columns
         shapes = [_new(_Shape, (run[1], run[2], len(run[3]), len(run[4]))) for run in runs]
+        if self._file.size_bytes > RUN_FILE_BYTES:
+            self._file = _RunFile()
+        saved = _Saved(self._file, self._file.add(b"".join(parts)), tuple(shapes))
         try:
-            if self._file is None or self._file.size_bytes > RUN_FILE_BYTES:
-                self._file = _RunFile()
-            return _Saved(self._file, self._file.add(b"".join(parts)), tuple(shapes))
-        except OSError:  # the disk is full: from now on connections are closed when they are over
-            self._fails = True
-            return None
+            self._file.write_waiting()
+        except OSError:
+            self._disk_failed = True
+        return saved
 
 
 def _packets(connection: Connection) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -116,18 +117,33 @@ def test_what_was_decoded_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert left[-2] == before + 1  # of the other connection
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopened: list[ClosedEarly]) -> None:
-    path = late(ended(), 1, LATE["a reset"]).write(tmp_path / "talk.pcap")
+class FullDisk(io.BytesIO):
+    """Takes the first bytes."""
+
+    def write(self, data: Any) -> int:
+        super().write(data[:100])
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_full_disk(made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopened: list[ClosedEarly]) -> None:
+    """What cannot be written stays in memory, and no further connection is closed early."""
+    first, second = ended(), ended(client=OTHER)
+    first.talk.packets += second.talk.packets
+    path = late(first, 1, LATE["a reset"]).write(tmp_path / "talk.pcap")
+    monkeypatch.setattr(early_closing, "RUN_WRITE_BYTES", 1)
     found = rows(path, monkeypatch)
     assert reopened
 
-    def full(**options: object) -> None:
+    def full() -> FullDisk:
+        if made:
+            return FullDisk()
         raise OSError(28, "No space left on device")
 
     reopened.clear()
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     assert rows(path, monkeypatch) == found
-    assert not reopened
+    assert len(reopened) == 1
 
 
 def test_connections_with_more_bytes_wait(
@@ -145,7 +161,8 @@ def test_bytes_of_many_connections_are_in_several_files(tmp_path: Path, monkeypa
     files: list[object] = []
     make = tempfile.TemporaryFile
     monkeypatch.setattr(early_closing, "RUN_FILE_BYTES", 0)
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: files.append(1) or make(**options))
+    monkeypatch.setattr(early_closing, "RUN_WRITE_BYTES", 1)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: files.append(1) or make())
     assert len(rows(first.write(tmp_path / "talk.pcap"), monkeypatch)["streams"]) == 2
     assert len(files) == 2
 
