@@ -103,7 +103,7 @@ def losing(directory, stage, task):
         raise SystemExit
     return run
 
-plan.TASK_BYTES = 1  # a task for each file
+plan.TASK_BYTES, plan.TASKS_PER_CORE = 1, 1_000_000  # a task for each file
 stages.scan_splits = losing(sys.argv[1], "scan", stages.scan_splits)
 stages.decode_bucket = losing(sys.argv[1], "decode", stages.decode_bucket)
 sys.exit(main(sys.argv[2:]))
