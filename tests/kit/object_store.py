@@ -19,6 +19,20 @@ STRIP, LOSE_ANSWER, PASS = "strip", "lose", "pass"
 _CONTROL = "/__proxy__/"
 
 
+# moto looks for an object and writes it in two steps; without a lock, two threads may both create it.
+_SERVER = """
+import sys, threading
+from moto.s3.responses import S3Response
+from moto.server import main
+lock, put = threading.Lock(), S3Response.put_object
+def put_object(self):
+    with lock:
+        return put(self)
+S3Response.put_object = put_object
+main(sys.argv[1:])
+"""
+
+
 class ObjectStore:
     """moto's S3 with one bucket, `lake`."""
 
@@ -26,7 +40,7 @@ class ObjectStore:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, "-c", _SERVER, "-H", "127.0.0.1", "-p", str(self.port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while True:
