@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypeAlias, cast
 
 from rtmp_spark.analysis.connection_analysis import (
     AnalysisContext,
@@ -41,6 +41,7 @@ from rtmp_spark.conversation.decoding.decode_options import DecodeOptions
 from rtmp_spark.forensics.attempts import number_attempts
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 
+_Analysis: TypeAlias = ConnectionAnalysis | ClosedEarly
 _AFTER_ALL = 1 << 62  # later than every packet
 _SETTLED_TABLES = ("connections", "streams", "findings")
 _NO_SECOND = 1 << 40  # later than every second
@@ -86,16 +87,14 @@ class AnalysisCore:
         self._early_closing: EarlyClosing | None = None
         if closes_early and EarlyClosing.applies(self._context):
             self._early_closing = EarlyClosing(self._context, tables)
-        self._open: dict[int, ConnectionAnalysis | ClosedEarly] = {}
+        self._open: dict[int, _Analysis] = {}
         self._early: dict[int, list[EarlySecond]] = {}  # of connections that have no rows yet
         self._second = 0  # no packet of the current window is older
         self._next_head_ns: int | None = None
         self._next_head_second = _NO_SECOND
         self._at = 0  # the last packet of the newest window
         self._separated: list[ConnectionAnalysis] = []  # RTMPT sessions on connections that had another one before
-        self._lingering: list[
-            ConnectionAnalysis | ClosedEarly
-        ] = []  # closed, but other connections continue their RTMPT sessions
+        self._lingering: list[_Analysis] = []  # closed, but other connections continue their RTMPT sessions
         self._finished: dict[int, str] | None = None
         self._stage = Stage.WINDOW
         self.live = False  # whether the observer gets connections as soon as they are settled
@@ -173,7 +172,7 @@ class AnalysisCore:
             analysis.receive_second(*early)
         return analysis
 
-    def _put(self, analysis: ConnectionAnalysis | ClosedEarly) -> None:
+    def _put(self, analysis: _Analysis) -> None:
         """It gets the following items of its connection."""
         analysis.connection.tag = self._open[analysis.connection.number] = analysis
 
@@ -212,7 +211,7 @@ class AnalysisCore:
         order = sorted(by_connection.values(), key=_first_frame)
         order.reverse()
         by_connection.clear()
-        closed: list[ConnectionAnalysis | ClosedEarly] = []
+        closed: list[_Analysis] = []
         waiting: dict[int, ConnectionAnalysis] | None = None
         if self._context.settings.helpers is not None or self._tunnels.any_sessions:
             waiting = {}
@@ -238,10 +237,10 @@ class AnalysisCore:
         closed.sort(key=_frame_first)
         self._close_all(closed, final=final)
 
-    def _receive(self, items: list[Item], closed: list[ConnectionAnalysis | ClosedEarly]) -> ConnectionAnalysis | None:
+    def _receive(self, items: list[Item], closed: list[_Analysis]) -> ConnectionAnalysis | None:
         """Pass items to their connection; returns its analysis, None if it has none."""
         connection = items[0].connection
-        analysis: ConnectionAnalysis | ClosedEarly | None = connection.tag
+        analysis: _Analysis | None = connection.tag
         for item in items:
             if isinstance(item, Closed):
                 if analysis is None:
@@ -292,7 +291,7 @@ class AnalysisCore:
             else:
                 analysis.receive_second(side, second, TcpSecond(*values))
 
-    def _close_all(self, closed: list[ConnectionAnalysis | ClosedEarly], final: bool) -> None:
+    def _close_all(self, closed: list[_Analysis], final: bool) -> None:
         """Close in order; a connection on which an RTMPT session began stays while others continue the session."""
         waiting, left = [*self._lingering, *closed], -1
         self._lingering = []
@@ -324,7 +323,7 @@ class AnalysisCore:
         self._separated.append(analysis)
         return analysis.receive_unwrapped
 
-    def _close(self, analysis: ConnectionAnalysis | ClosedEarly) -> None:
+    def _close(self, analysis: _Analysis) -> None:
         connection = analysis.connection
         if self.live and self._finished is None and isinstance(analysis, ConnectionAnalysis):
             self._tell(analysis)
@@ -441,7 +440,7 @@ def _first_frame(items: list[Item]) -> int:
     return items[0].connection.frame_first
 
 
-def _frame_first(analysis: ConnectionAnalysis | ClosedEarly) -> int:
+def _frame_first(analysis: _Analysis) -> int:
     return analysis.connection.frame_first
 
 

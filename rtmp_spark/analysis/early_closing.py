@@ -1,10 +1,10 @@
 """Closes small connections as soon as both sides have ended, instead of when no more packets can belong to them.
 
 A closed connection still owns the packets of its endpoints for a minute (LINGER_NS), and its session, rules and
-decoders take 30 kB. They are not needed any more if each side has acknowledged the FIN of the other: bytes cannot
-follow, and late packets (retransmissions, resets) are rare. So the rows of its end are made at once and kept until the
-connection is really over, and its bytes go into a temporary file. If a packet comes late, the connection is decoded
-again from these bytes, and its rows are made again, with the final counters of TCP.
+decoders take 30 kB. They are not needed any more if each side has acknowledged the FIN of the other and all bytes are
+decoded: late packets (retransmissions, resets) are rare. So the rows of its end are made at once and kept until no
+packet can belong to it, and its bytes go into a temporary file. If a packet comes late, the connection is decoded again
+from these bytes, and its rows are made again, with the final counters of TCP.
 """
 
 from __future__ import annotations
@@ -175,7 +175,11 @@ class EarlyClosing:
     def __init__(self, context: AnalysisContext, tables: Sequence[str]) -> None:
         self._context = context
         self._rows = RecordedRows(tables)
-        self._to_rows = context._replace(sink=self._rows, observer=self._rows.observer(context.observer))
+        self._to_rows = context._replace(
+            sink=self._rows,
+            observer=self._rows.observer(context.observer),
+            deliveries=None if context.deliveries is None else self._rows.deliveries,
+        )
         self._kept: dict[int, _Kept] = {}  # of open connections
         self._kept_bytes = 0
         self._file = _RunFile()
@@ -195,14 +199,15 @@ class EarlyClosing:
         kept = self._kept.get(number)
         if kept is _TOO_LARGE:
             return None
-        size = sum([len(item.data) if type(item) is Run else KEPT_RUN_BYTES + 1 for item in items])
+        size = sum([_size(item) for item in items])
         if kept is not None:
             size += kept.size_bytes
-        if size > KEPT_RUN_BYTES or self._disk_failed or analysis.gave_seconds:
+        is_simple = analysis.refusal is None and analysis.wrapping is None and not analysis.gave_seconds
+        if size > KEPT_RUN_BYTES or not is_simple or self._disk_failed:
             self._keep(number, _TOO_LARGE)
             return None
         runs: list[Run] = items if kept is None else [*kept.runs, *items]  # type: ignore[assignment, list-item]
-        if is_over and _is_complete(analysis):
+        if is_over and _is_complete(analysis, runs):
             self.forget(number)
             return self._close(analysis, runs)
         fits = self._kept_bytes + size <= KEPT_RUN_BYTES_TOTAL
@@ -247,14 +252,23 @@ def _packets(connection: Connection) -> int:
     return low.packets + low.duplicate_packets + high.packets + high.duplicate_packets
 
 
-def _is_complete(analysis: ConnectionAnalysis) -> bool:
-    """Whether both FINs were acknowledged, and only another packet can change what is known of the connection."""
+def _is_complete(analysis: ConnectionAnalysis, runs: Sequence[Run]) -> bool:
+    """Whether both FINs were acknowledged, and `runs` are all bytes and leave nothing to decode. Only another packet
+    can then change what is known of the connection."""
     connection = analysis.connection
     low, high = connection.sides
+    decoders = analysis.directions
     return (
-        analysis.refusal is None and connection.reset_side is None and low.settled and high.settled
+        connection.reset_side is None and low.settled and high.settled
         and low.zero_since_ns is None and high.zero_since_ns is None
+        and decoders[0] is not None and decoders[0].is_settled and decoders[1] is not None and decoders[1].is_settled
+        and sum([len(run.data) for run in runs]) == low.delivered_bytes + high.delivered_bytes
     )  # fmt: skip
+
+
+def _size(item: Item) -> int:
+    """The bytes and columns of a run; other items cannot be kept."""
+    return len(item.data) + 3 * 8 * len(item.seg_frames) if type(item) is Run else KEPT_RUN_BYTES + 1
 
 
 def _own(run: Run) -> Run:

@@ -20,20 +20,30 @@ from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, Connecti
 from rtmp_spark.analysis.early_closing import ClosedEarly, EarlyClosing
 from rtmp_spark.analysis.recording import ALL_TABLES, Recording
 from rtmp_spark.capture.files.open_capture import open_capture
+from rtmp_spark.codec import handshake
 
 OTHER = ("10.0.0.9", 50000)
 WINDOW_BYTES = 3000
 
 
-def ended(*, frames: int = 20, client: tuple[str, int] = ("10.0.0.1", 40000)) -> RtmpTalk:
-    """A published stream whose connection is closed."""
-    talk = RtmpTalk(Talk(client)).handshake().command(0, "connect", 1, {"app": "live"})
+def published(frames: int, client: tuple[str, int], start_ns: int = 1_700_000_000_000_000_000) -> RtmpTalk:
+    """A stream that is still published."""
+    talk = RtmpTalk(Talk(client, start_ns=start_ns)).handshake().command(0, "connect", 1, {"app": "live"})
     talk.command(1, "_result", 1, {}, {})
     talk.command(0, "createStream", 2, None).command(1, "_result", 2, None, 1.0)
     talk.command(0, "publish", 3, None, "key", "live", stream_id=1)
+    return send_frames(talk, frames)
+
+
+def send_frames(talk: RtmpTalk, frames: int) -> RtmpTalk:
     for number in range(frames):
         talk.wait(0.04).send(0, 8, b"\x2fa" * 50, stream_id=1, timestamp=40 * number)
-    return talk.bye()
+    return talk
+
+
+def ended(*, frames: int = 20, client: tuple[str, int] = ("10.0.0.1", 40000)) -> RtmpTalk:
+    """A published stream whose connection is closed."""
+    return published(frames, client).bye()
 
 
 def followed(talk: RtmpTalk) -> RtmpTalk:
@@ -100,6 +110,51 @@ def test_late_packets(
     monkeypatch.setattr(EarlyClosing, "applies", staticmethod(lambda context: False))
     assert rows(path, monkeypatch) == found
     assert found["streams"]
+
+
+def incomplete_for_minutes() -> RtmpTalk:
+    """The publisher stops inside a message, and closes two minutes later."""
+    talk = published(20, ("10.0.0.1", 40000))
+    return talk.say(0, b"\x04\x00\x00\x28\x00\x00\x64\x08\x01\x00\x00\x00\x2faaaa").wait(130).bye()
+
+
+def undecided_server() -> RtmpTalk:
+    """The server sends one byte and closes."""
+    c1 = handshake.dump_packet1("client", 1, 0, bytes(range(191)) * 8, "plain")
+    talk = RtmpTalk(Talk()).say(0, b"\x03" + c1).say(0, bytes(1536))
+    return talk.command(0, "connect", 1, {"app": "live"}).say(1, b"H").bye(1)
+
+
+def beside_http() -> RtmpTalk:
+    """Some frames arrive in a window in which a connection that may be RTMPT speaks first; a reset follows late."""
+    http = Talk(("10.0.0.8", 41000), ("10.0.0.2", 80)).open()
+    talk = published(20, ("10.0.0.1", 40000), http.now_ns)
+    own = talk.talk
+    own.packets = [*http.packets, *own.packets]
+    http.packets, http.now_ns = [], own.now_ns
+    own.packets += http.say(0, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").packets
+    own.now_ns = http.now_ns
+    send_frames(talk, 10)
+    other = Talk(OTHER, ("10.0.0.2", 1935), start_ns=own.now_ns).open()
+    own.packets += other.say(0, bytes(3 * WINDOW_BYTES)).packets
+    own.now_ns = other.now_ns
+    send_frames(talk, 10).bye()
+    other.packets, other.now_ns = [], own.now_ns
+    own.packets += other.say(0, bytes(3 * WINDOW_BYTES)).packets
+    own.now_ns = other.now_ns
+    own.add(1, RST | ACK)
+    return talk
+
+
+@pytest.mark.parametrize("make", [incomplete_for_minutes, undecided_server, beside_http])
+def test_connections_with_more_to_decode_are_not_closed_early(
+    make: Callable[[], RtmpTalk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = followed(make()).write(tmp_path / "talk.pcap")
+    found = rows(path, monkeypatch)
+    monkeypatch.setattr(EarlyClosing, "applies", staticmethod(lambda context: False))
+    assert rows(path, monkeypatch) == found
+    assert found["connections"]
 
 
 def test_what_was_decoded_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,11 @@ class DirectionDecoder:
     # -- what is known --------------------------------------------------------------------------------------
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all bytes are here, and all of them are decoded."""
+        return self._settled
+
+    @property
     def facts(self) -> Facts:
         """The facts since `take_facts` was called last."""
         return self._messages.facts
