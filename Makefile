@@ -93,8 +93,11 @@ dist: $(STAMP) ## build wheel, sdist and rtmp_spark.zip (for spark-submit --py-f
 	@ls -l dist
 
 compiled: $(STAMP) ## build a faster wheel for this platform and Python in dist/compiled/ (mypyc; needs a C compiler)
-	RTMP_SPARK_COMPILED=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist/compiled .
-	@ls -l dist/compiled
+	@mkdir -p dist/compiled
+	@echo "Compiling for about two minutes; dist/compiled/build.log has what the compiler prints"
+	@RTMP_SPARK_COMPILED=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist/compiled . > dist/compiled/build.log 2>&1 \
+		|| { tail -20 dist/compiled/build.log >&2; exit 1; }
+	@ls -l dist/compiled/*.whl
 
 bench: $(STAMP) ## measure the speed of the codec; BENCH=directory for the captures
 	$(BIN)/python bench/make_captures.py $(BENCH)

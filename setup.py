@@ -59,8 +59,8 @@ def main() -> None:
     wanted = os.environ.get("RTMP_SPARK_COMPILED", "")
     if not wanted:
         setup()
-    elif "bdist_wheel" not in sys.argv:  # pip asks what the build needs; mypyc is a part of mypy
-        setup(setup_requires=["mypy>=2", "numpy>=1.24"])
+    elif "bdist_wheel" not in sys.argv:  # pip asks what the build needs; mypy has mypyc, and reads types of the others
+        setup(setup_requires=["mypy>=2", "numpy>=1.24", "cryptography>=42"])
     else:
         from mypyc.build import mypycify
 

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 # Every table of every sample, against what pure Python wrote; connections that are saved and resumed; helper processes.
 TESTS = (
     "analysis/test_baselines.py", "analysis/test_divided_recording.py", "analysis/test_early_closing.py",
-    "conversation/test_session.py", "forensics/streams", "ingest/test_equal_tables.py::test_helper_processes_change_nothing",
+    "conversation/test_session.py", "forensics/streams",
+    "ingest/test_equal_tables.py::test_helper_processes_change_nothing",
     "ingest/test_equal_tables.py::test_a_tunnel_goes_on_in_the_next_ingest",
     "ingest/test_equal_tables.py::test_ingests_one_by_one[nginx_vod_rtmpdump_play.pcap]",
 )  # fmt: skip

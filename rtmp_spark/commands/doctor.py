@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rtmp_spark.codec.chunk import dechunker
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.exit_codes import ENVIRONMENT
 from rtmp_spark.install_command import install_command
@@ -90,6 +91,7 @@ def examine(fetch: bool = False) -> Iterator[Check]:
     except importlib.metadata.PackageNotFoundError:
         yield Check("rtmp-spark", "missing", "not installed; running from a source directory", "pip install .")
         packages = []
+    yield compiled_modules()
     yield from (package(name, pin) for name, pin, extra in packages if extra == "")
     spark = [package(name, pin, "spark") for name, pin, extra in packages if extra == "spark"]
     yield from spark
@@ -110,6 +112,11 @@ def python() -> Check:
     if sys.version_info < OLDEST_PYTHON:
         return Check("Python", "missing", version, "Install Python 3.10 or later.")
     return Check("Python", "ok", f"{version} ({sys.executable})")
+
+
+def compiled_modules() -> Check:
+    is_compiled = not (dechunker.__file__ or "").endswith(".py")
+    return Check("compiled modules", "ok", "installed" if is_compiled else "not installed: pure Python")
 
 
 def required_packages() -> Iterator[tuple[str, str, str]]:

@@ -60,13 +60,15 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError, pa.ArrowException) as error:
-        first = str(error).strip().splitlines()[0].rstrip(".!")
+        first, *others = (line.rstrip(".!") for line in (str(error).strip() or type(error).__name__).splitlines())
         unreadable = _UNREADABLE.search(first)
         if unreadable:
             remedy = "Check that the storage can be reached; if the lake is damaged, restore it from a backup."
             raise LakeFault(f"Could not read the table {unreadable[1]}: {unreadable[2]}.", remedy) from error
         names = ", ".join(sorted({*TABLES, *VIEWS}))
-        raise UserError(f"The query failed: {first}.", f"Tables and views: {names}.") from error
+        known = [line for line in others if line.startswith("Candidate bindings")]
+        remedy = known[0] if known else f"Tables and views: {names}" if "Table" in first else "Correct the statement"
+        raise UserError(f"The query failed: {first}.", f"{remedy}.") from error
 
 
 def _with_unique_names(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:

@@ -19,6 +19,7 @@ from rtmp_spark.analysis import recording
 from rtmp_spark.analysis.recording import ALL_TABLES
 from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.cli import main
+from rtmp_spark.commands.output import capture_outcome
 from rtmp_spark.conversation.decoding import directions
 from rtmp_spark.conversation.decoding.helper_process import HelperProcess
 
@@ -219,6 +220,7 @@ def test_a_small_capture_starts_without_large_modules(sample_pcaps: Path) -> Non
     program = f"""
 import sys
 from rtmp_spark.cli import main
+from rtmp_spark.commands.output import capture_outcome
 code = main(["inspect", {str(sample_pcaps / "ffmpeg_publish_g711mu_audio_only.pcap")!r}])
 print(code, [name for name in {unused!r} if name in sys.modules], file=sys.stderr)
 """
@@ -246,3 +248,16 @@ def test_the_output_does_not_depend_on_the_number_of_processes(
         assert main(["inspect", str(sample_pcaps / PUBLISH), *options, "--jobs", jobs]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] and started
+
+
+@pytest.mark.parametrize(("can_decrypt", "remedy"), [(True, "SSLKEYLOGFILE"), (False, "To decrypt RTMPS: pip install")])
+def test_tls_that_cannot_be_read_names_what_is_missing(
+    can_decrypt: bool,
+    remedy: str,
+    sample_pcaps: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(capture_outcome, "can_decrypt", lambda: can_decrypt)
+    assert main(["inspect", str(sample_pcaps / "rtmps_tls13_ffmpeg_publish.pcap")]) == 5
+    assert remedy in capsys.readouterr().err

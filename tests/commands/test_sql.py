@@ -71,8 +71,9 @@ def test_a_table_for_people(lake: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["SELECT nothing FROM connections", "--lake", "{lake}"], "The query failed"),
-        (["SELEKT", "--lake", "{lake}"], "The query failed"),
+        (["SELECT nothing FROM connections", "--lake", "{lake}"], "Candidate bindings: "),
+        (["SELECT * FROM nothing", "--lake", "{lake}"], "Tables and views: captures, "),
+        (["SELEKT", "--lake", "{lake}"], 'The query failed: Parser Error: syntax error at or near "SELEKT". Correct'),
         (["SELECT 1"], "needs captures or a lake"),
         (["SELECT 1", "--lake", "{lake}/messages"], "lake"),
     ],

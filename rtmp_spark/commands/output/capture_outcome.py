@@ -10,9 +10,11 @@ from rtmp_spark.analysis.sensor_recordings import SensorRecordings
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.capture.service import TLS
 from rtmp_spark.capture.unwrap.tls import keylog
+from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.exit_codes import FILE_FAILED, NO_RTMP
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
+from rtmp_spark.install_command import install_command
 
 _FILTERS = ("uid", "stream", "host", "port", "since", "until")
 _HOW_TO_READ_TLS = f"To get the keys of RTMPS, {keylog.HOW_TO_GET_KEYS}."
@@ -51,7 +53,8 @@ def exit_code(recording: Recording | SensorRecordings, args: argparse.Namespace)
         encrypted = recording.refusals.get(TLS, 0)
         if encrypted:
             counted = f"{encrypted} TLS connection{'' if encrypted == 1 else 's'}"
-            print(f"rtmp-spark: {counted} could not be decrypted. {_HOW_TO_READ_TLS}", file=sys.stderr)
+            remedy = _HOW_TO_READ_TLS if can_decrypt() else f"To decrypt RTMPS: {install_command('tls')}"
+            print(f"rtmp-spark: {counted} could not be decrypted. {remedy}", file=sys.stderr)
         return NO_RTMP
     return 0
 
