@@ -43,7 +43,7 @@ COMPILED = {
         "streams/stalls", "streams/stream_measure", "streams/stream_verdict", "streams/track",
     ),
     "analysis": (
-        "command_rows", "connection_analysis", "core", "interval_rows", "row_filter", "summary_rows",
+        "connection_analysis", "core", "row_filter", "rows/command_rows", "rows/interval_rows", "rows/summary_rows",
     ),
     ".": ("known_secrets", "redact"),
 }  # fmt: skip

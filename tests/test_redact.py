@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rtmp_spark.analysis.command_rows import CommandRows
+from rtmp_spark.analysis.rows.command_rows import CommandRows
 from rtmp_spark.codec.shared_arguments import Arguments
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.facts import CommandFact

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias, TypedDict
 
-from rtmp_spark.analysis.command_rows import CommandRows
-from rtmp_spark.analysis.interval_rows import OpenSeconds, SecondsState, TcpSecond
 from rtmp_spark.analysis.observer import Observer
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
 from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.analysis.rows.command_rows import CommandRows
+from rtmp_spark.analysis.rows.interval_rows import OpenSeconds, SecondsState, TcpSecond
+from rtmp_spark.analysis.rows.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.analysis.settings import Settings
-from rtmp_spark.analysis.summary_rows import connection_row, ended_connection, handshake_rows, stream_row
 from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.capture.unwrap.rtmpt.rtmpt_tunnels import Tunnels

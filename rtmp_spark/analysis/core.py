@@ -18,10 +18,10 @@ from rtmp_spark.analysis.connection_analysis import (
     ConnectionObserver,
 )
 from rtmp_spark.analysis.early_closing import ClosedEarly, EarlyClosing
-from rtmp_spark.analysis.interval_rows import TcpSecond
 from rtmp_spark.analysis.open_connection import ConnectionState, EarlySecond, OpenConnection, wrapping_kind
 from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage
 from rtmp_spark.analysis.row_sink import Batch, RowSink
+from rtmp_spark.analysis.rows.interval_rows import TcpSecond
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments

@@ -15,9 +15,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from rtmp_spark.analysis.connection_analysis import AnalysisContext, ConnectionAnalysis, ConnectionObserver
-from rtmp_spark.analysis.interval_rows import TcpSecond
 from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage, replay
 from rtmp_spark.analysis.row_sink import RowSink
+from rtmp_spark.analysis.rows.interval_rows import TcpSecond
 from rtmp_spark.capture.tcp.stream_items import Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.limits import KEPT_RUN_BYTES, KEPT_RUN_BYTES_TOTAL, RUN_FILE_BYTES, RUN_WRITE_BYTES

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
 from rtmp_spark.analysis.connection_analysis import AnalysisState
-from rtmp_spark.analysis.interval_rows import TcpSecond
+from rtmp_spark.analysis.rows.interval_rows import TcpSecond
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 from rtmp_spark.codec.json_value import Json, SavedFields
 

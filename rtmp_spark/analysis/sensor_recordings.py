@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from rtmp_spark.analysis.arrow_columns import arrow_batch
 from rtmp_spark.analysis.connection_analysis import ConnectionObserver
-from rtmp_spark.analysis.path_rows import COLUMNS, path_rows
 from rtmp_spark.analysis.recording import ALL_TABLES, CaptureSource, Progress, Recording
 from rtmp_spark.analysis.row_sink import Batch
+from rtmp_spark.analysis.rows.path_rows import COLUMNS, path_rows
 from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.files.file_facts import FileFacts
 from rtmp_spark.codec.limits import COMPARED_MESSAGES

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtmp_spark.analysis.path_rows import COLUMNS, path_rows
+from rtmp_spark.analysis.rows.path_rows import COLUMNS, path_rows
 from rtmp_spark.forensics.thresholds import PATH_CLOCK_US
 from rtmp_spark.ingest.publish.lake_rows import microseconds, one_of, to_table
 from rtmp_spark.ingest.publish.neighbours import Times, overlapping

@@ -1,0 +1,1 @@
+"""Rows of tables that are built from what is known of a connection."""
