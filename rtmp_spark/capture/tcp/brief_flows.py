@@ -170,8 +170,8 @@ class BriefFlows:
             key for key in (self._flows if keys is None else keys) if _last_ns(self._flows[key]) + BRIEF_NS >= newest_ns
         ]
 
-    def certain(self, newest_ns: int, wanted: Callable[[BriefFlow], bool]) -> Iterator[SavedBriefFlow]:
-        """Those of the `lasting` flows that are certainly one connection and, as far as they go, not `wanted`."""
+    def packed_to_save(self, newest_ns: int, wanted: Callable[[BriefFlow], bool]) -> Iterator[SavedBriefFlow]:
+        """The `lasting` flows that are one connection each and, by their packets so far, not `wanted`."""
         for key in self.lasting(newest_ns):
             value = self._flows[key]
             flow = _flow(key, value)
@@ -187,7 +187,7 @@ class BriefFlows:
         return list(itertools.islice(self._flows, count))
 
     def end(self, keys: list[Key], wanted: Callable[[BriefFlow], bool]) -> list[Key]:
-        """Remove the flows that are certainly one connection and not `wanted`; returns the keys of the others."""
+        """Remove the flows that are one connection each and not `wanted`; returns the keys of the others."""
         others = []
         for key in keys:
             value = self._flows[key]

@@ -136,7 +136,7 @@ class Reassembler:
     ) -> tuple[list[SavedBriefFlow], list[Item]]:
         """The flows of a few packets that may continue after `newest_ns` and are not `wanted` so far. The others that
         may continue become connections, which are saved like any other."""
-        saved = list(self._brief.certain(newest_ns, wanted))
+        saved = list(self._brief.packed_to_save(newest_ns, wanted))
         kept = {one.flow.key for one in saved}
         out: list[Item] = []
         self._wake([key for key in self._brief.lasting(newest_ns) if key not in kept], out)
