@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from rtmp_spark.analysis.connection_analysis import ConnectionAnalysis, ConnectionObserver
 from rtmp_spark.analysis.settings import Settings
@@ -31,6 +31,7 @@ from rtmp_spark.codec.message import (
 from rtmp_spark.conversation.decoding.message_facts import MessageHook
 
 _BUFFER_BYTES = 1 << 20
+_KEPT_BYTES = 32 << 20  # of ended streams in memory: a capture can have thousands of streams with few tags each
 _LEFT_OUT_DATA = frozenset(
     {"|RtmpSampleAccess", "@clearDataFrame", "onStatus"}
 )  # addressed to the peer, not part of the stream
@@ -76,6 +77,10 @@ class FlvTrack:
         if len(self._buffer) > _BUFFER_BYTES:
             self.flush()
 
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._buffer)
+
     def flush(self) -> None:
         with self.path.open("ab") as file:
             file.write(self._buffer)
@@ -94,10 +99,15 @@ class FlvTrack:
         self.tags, self.incomplete = self.tags + other.tags, self.incomplete + other.incomplete
 
     def write_to(self, out: BinaryIO) -> None:
-        """Write the header and all flushed tags as an FLV file."""
+        """Write the header and all tags as an FLV file."""
         out.write(flv.header(self.audio, self.video))
-        with self.path.open("rb") as tags:
-            shutil.copyfileobj(tags, out)
+        if self.path.exists():
+            with self.path.open("rb") as tags:
+                shutil.copyfileobj(tags, out)
+        out.write(self._buffer)
+
+
+_Tracks: TypeAlias = dict[tuple[int, int], list[FlvTrack]]  # by direction and stream id
 
 
 class _Note(NamedTuple):
@@ -114,7 +124,8 @@ class FlvExtraction(ConnectionObserver):
     def __init__(self, directory: Path, settings: Settings) -> None:
         self._directory = directory
         self._settings = settings
-        self._tracks: dict[tuple[int, int, int], list[FlvTrack]] = {}  # connection, direction, stream id
+        self._tracks: dict[int, _Tracks] = {}  # by connection
+        self._kept_bytes = 0
         self.streams: list[tuple[ExtractedStream, FlvTrack]] = []
         self.only_incomplete = False  # a stream had media messages, but all were incomplete
         settings.hook = self._hook
@@ -125,30 +136,34 @@ class FlvExtraction(ConnectionObserver):
         def take(msg_no: int, event: MessageReceived, frame: int) -> None:
             type_id = event.type_id
             if type_id in OF_STREAMS:
-                tracks = self._tracks.get((number, direction, event.stream_id))
-                _add(tracks[-1] if tracks else self._begin(number, direction, event.stream_id, False), event)
+                tracks = self._started(number, direction, event.stream_id)
+                if not tracks:
+                    self._begin(number, direction, event.stream_id, False)
+                _add(tracks[-1], event)
             elif type_id in COMMANDS and _starts_stream(type_id, event.payload):
-                if len(self._tracks.get((number, direction, event.stream_id), ())) < EXTRACT_STARTS:
+                if len(self._started(number, direction, event.stream_id)) < EXTRACT_STARTS:
                     self._begin(number, direction, event.stream_id, True)
 
         return take
 
-    def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> FlvTrack:
-        tracks = self._tracks.setdefault((number, direction, stream_id), [])
-        tracks.append(
-            FlvTrack(self._directory / f"{os.getpid()}-{number}-{direction}-{stream_id}-{len(tracks)}", announced)
-        )
-        return tracks[-1]
+    def _started(self, number: int, direction: int, stream_id: int) -> list[FlvTrack]:
+        return self._tracks.setdefault(number, {}).setdefault((direction, stream_id), [])
+
+    def _begin(self, number: int, direction: int, stream_id: int, announced: bool) -> None:
+        tracks = self._started(number, direction, stream_id)
+        name = f"{os.getpid()}-{number}-{direction}-{stream_id}-{len(tracks)}"
+        tracks.append(FlvTrack(self._directory / name, announced))
 
     def note(self, connection: ConnectionAnalysis) -> _Note:
         found = _Note([], False)
-        number = connection.connection.number
         redactor, wanted, uid = self._settings.redactor, self._settings.filter.stream, connection.uid
-        for key in [key for key in self._tracks if key[0] == number]:
-            role = "publish" if connection.direction_name(key[1]) == "c2s" else "play"
-            spans = [s for s in connection.session.spans if s.role == role]
-            names = [s.name for s in spans if key[2] in (s.stream_id, s.media_stream_id)]
-            for place, (own, track) in enumerate(_tracks_by_name(self._tracks.pop(key), names), 1):
+        names: dict[tuple[str, int], list[str | None]] = {}  # by role and stream id
+        for span in connection.session.spans:
+            for stream_id in {span.stream_id, span.media_stream_id}:
+                names.setdefault((span.role, stream_id), []).append(span.name)
+        for (direction, stream_id), tracks in self._tracks.pop(connection.connection.number, {}).items():
+            role = "publish" if connection.direction_name(direction) == "c2s" else "play"
+            for place, (own, track) in enumerate(_tracks_by_name(tracks, names.get((role, stream_id), [])), 1):
                 asked_for = wanted is None or any(redactor.matches(wanted, name) for name in own)
                 if not track.tags or not asked_for:
                     found = found._replace(
@@ -156,12 +171,17 @@ class FlvExtraction(ConnectionObserver):
                     )
                     track.path.unlink(missing_ok=True)
                     continue
-                track.flush()
+                self._keep(track)
                 name = next((redactor.stream_name(name) for name in own if name is not None), None)
                 shows = connection.secrets.is_known_in(track.data)
-                stream = ExtractedStream(uid, key[2], role, name, track.tags, track.incomplete, place, shows)
+                stream = ExtractedStream(uid, stream_id, role, name, track.tags, track.incomplete, place, shows)
                 found.streams.append((stream, track))
         return found
+
+    def _keep(self, track: FlvTrack) -> None:
+        if self._kept_bytes + track.buffered_bytes > _KEPT_BYTES:
+            track.flush()
+        self._kept_bytes += track.buffered_bytes
 
     def noted(self, note: object) -> None:
         assert isinstance(note, _Note)

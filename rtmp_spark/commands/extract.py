@@ -19,6 +19,7 @@ from rtmp_spark.commands.options.captures_of_lake import (
     refuse_changed_captures,
 )
 from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
+from rtmp_spark.commands.output.error_message import listed
 from rtmp_spark.commands.output.mp4_file import require_mp4_support, write_mp4
 from rtmp_spark.commands.output.output_file import output_path, standard_output, whole_file
 from rtmp_spark.commands.output.terminal_escape import escape_for_terminal
@@ -67,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
             for stream, track in found:
                 _write(stream, track, target / stream.file_name)
         elif len(found) > 1:
-            lines = "\n".join(f"  {_choice(s)}  ({s.role}, {s.tags} tags)" for s, _ in found)
-            raise UserError(f"{len(found)} streams match:\n{lines}\n", "Choose one, or give a directory: -o DIR/")
+            lines = listed((f"{_choice(s)}  ({s.role}, {s.tags} tags)" for s, _ in found), len(found))
+            raise UserError(f"{len(found)} streams match:\n{lines}", "Choose one, or give a directory: -o DIR/")
         else:
             _write(*found[0], target)
         return code

@@ -23,6 +23,7 @@ from rtmp_spark.commands.options.captures_of_lake import (
     refuse_changed_captures,
 )
 from rtmp_spark.commands.output.capture_outcome import exit_code, print_file_problems
+from rtmp_spark.commands.output.error_message import MOST_LISTED, listed
 from rtmp_spark.commands.output.output_file import output_path, whole_file
 from rtmp_spark.report.units import endpoint
 
@@ -39,13 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _KeptConnections(ConnectionObserver):
-    """Keeps every connection that has rows."""
+    """Keeps the connections that have rows, as many as are listed if there are several."""
 
     def __init__(self) -> None:
         self.connections: list[ConnectionAnalysis] = []
+        self.count = 0
 
     def closed(self, connection: ConnectionAnalysis) -> None:
-        self.connections.append(connection)
+        self.count += 1
+        if self.count <= MOST_LISTED:
+            self.connections.append(connection)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         return code
     if len(found) > 1:
-        lines = "\n".join(f"  --uid {c.uid}  {_addresses(c)}" for c in found)
-        raise UserError(f"{len(found)} connections match:\n{lines}\n", "Choose one with --uid.")
+        lines = listed((f"--uid {c.uid}  {_addresses(c)}" for c in found), observer.count)
+        raise UserError(f"{observer.count} connections match:\n{lines}", "Choose one with --uid.")
     comments, general = _comments(findings, recording)
     carriers = _carriers(found[0])
     secrets = _secrets(carriers, settings.keylog) if args.with_secrets else b""

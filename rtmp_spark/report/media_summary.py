@@ -112,16 +112,18 @@ def measure(tags: pa.Table, start: int, events: list[Event]) -> Media:
     columns = {name: tags[name] for name in tags.column_names}
     ts = integers(columns["ts"])
     order = np.argsort(ts, kind="stable")
-    streams: dict[tuple[str, int], Numbers] = {}
     direction, stream_id = strings(columns["direction"]), integers(columns["stream_id"])
     cuts = _cuts(ts[order], direction[order], integers(columns["msg_no"])[order], events)
     runs = _runs(flags(columns["kind"], "video")[order], integers(columns["size"])[order], cuts)
+    sizes: dict[tuple[str, int], int] = {}
     for one_direction in ("c2s", "s2c"):
-        for number in np.unique(stream_id[direction == one_direction]).tolist():
-            streams[one_direction, number] = np.flatnonzero((direction == one_direction) & (stream_id == number))
-    largest = sorted(streams, key=lambda key: -len(streams[key]))
-    found = [_stream(key, tags.take(pa.array(streams[key])), start) for key in sorted(largest[:MOST_STREAMS])]
-    return Media(found, max(len(largest) - MOST_STREAMS, 0), runs, _packets(ts[order], columns["frame"], order, start))
+        numbers, counts = np.unique(stream_id[direction == one_direction], return_counts=True)
+        sizes.update(((one_direction, number), count) for number, count in zip(numbers.tolist(), counts.tolist()))
+    found = []
+    for key in sorted(sorted(sizes, key=lambda key: -sizes[key])[:MOST_STREAMS]):
+        own = np.flatnonzero((direction == key[0]) & (stream_id == key[1]))
+        found.append(_stream(key, tags.take(pa.array(own)), start))
+    return Media(found, max(len(sizes) - MOST_STREAMS, 0), runs, _packets(ts[order], columns["frame"], order, start))
 
 
 def _packets(ts: Numbers, frame: pa.ChunkedArray, order: Numbers, start: int) -> list[tuple[float, int]]:

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit import hostile_captures as hostile
 from kit.capture_rewriting import Talk, build, pcap
 from kit.decoded_tables import RtmpTalk, Tag, decode, recorded_tags
 
+from rtmp_spark.analysis import flv_extraction
+from rtmp_spark.analysis.flv_extraction import FlvTrack
 from rtmp_spark.cli import main
 from rtmp_spark.codec.flv import parse_file
 from rtmp_spark.install_command import install_command
@@ -125,6 +128,29 @@ def test_one_of_several_must_be_chosen(sample_pcaps: Path, tmp_path: Path, capsy
     names = {p.name for p in (tmp_path / "all").iterdir()}
     assert len(names) == 2 and {name.split("-", 1)[0] for name in names} == set(uids)
     assert {name.split("-", 1)[1] for name in names} == {"1-publish.flv", "1-play.flv"}
+
+
+def test_a_long_list_of_streams_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = tmp_path / "many.pcap"
+    capture.write_bytes(hostile.FAMILIES["many_played_streams"].make(30))
+    assert main(["extract", str(capture), "-o", str(tmp_path / "one.flv")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "rtmp-spark: 30 streams match:"
+    assert lines[21:] == ["  ... and 10 more", "Choose one, or give a directory: -o DIR/"]
+
+
+def test_ended_streams_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = tmp_path / "many.pcap"
+    capture.write_bytes(hostile.FAMILIES["many_played_streams"].make(30))
+    assert main(["extract", str(capture), "-o", f"{tmp_path}/kept/"]) == 0
+    flushed: list[FlvTrack] = []
+    flush = FlvTrack.flush
+    monkeypatch.setattr(FlvTrack, "flush", lambda track: (flushed.append(track), flush(track)))
+    monkeypatch.setattr(flv_extraction, "_KEPT_BYTES", 0)
+    assert main(["extract", str(capture), "-o", f"{tmp_path}/spilled/"]) == 0
+    assert len(flushed) == 30
+    kept, spilled = ({p.name: p.read_bytes() for p in (tmp_path / d).iterdir()} for d in ("kept", "spilled"))
+    assert len(kept) == 30 and kept == spilled
 
 
 def test_a_stream_is_found_by_its_name_and_by_its_hash(sample_pcaps: Path, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Iterable
+from itertools import islice
 
 from rtmp_spark.codec.errors import CaptureError, RtmpSparkError, UserError, path_remedy
 from rtmp_spark.commands.exit_codes import ENVIRONMENT, FILE_FAILED, USAGE
@@ -16,6 +18,7 @@ _PATH_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirec
 _BAD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
 _EXTRAS = {"deltalake": "lake", "duckdb": "lake", "pyspark": "spark", "delta": "spark", "pandas": "spark"}  # by package
 _SHOWN_NAME = 200  # characters of a path in a message
+MOST_LISTED = 20  # choices in a message
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -39,6 +42,12 @@ def explain_error(error: Exception) -> tuple[str, str, int]:
         return str(error), "", FILE_FAILED
     text = f"Unexpected error ({type(error).__name__}: {error})."
     return text, "Run the command again with --debug and report the output.", ENVIRONMENT
+
+
+def listed(choices: Iterable[str], count: int) -> str:
+    """The first of `count` choices, one on each line."""
+    lines = [f"  {choice}\n" for choice in islice(choices, MOST_LISTED)]
+    return "".join(lines) + (f"  ... and {count - len(lines)} more\n" if count > len(lines) else "")
 
 
 def _short(name: str) -> str:
