@@ -114,6 +114,35 @@ def test_a_zero_window_that_ends_after_its_seconds_are_old(tmp_path: Path, monke
     assert in_windows(path, 400, monkeypatch) == whole
 
 
+def test_an_acknowledgement_of_unsent_data_before_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message after the Acknowledgement judges it, whether the gap after that message is known or not."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, {}, {})
+    talk.send(0, 3, (100_000).to_bytes(4, "big"))
+    for number in range(3):
+        talk.send(1, 8, b"\x2fa" * 100, stream_id=1, timestamp=number)
+    talk.talk.seq[1] += 1000
+    talk.send(1, 8, b"\x2fa" * 100, stream_id=1, timestamp=9)
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert {"FLOW_ACK_EARLY", "TCP_GAP"} <= {row["rule_id"] for row in whole["findings"]}
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
+def test_a_gap_that_is_found_while_others_speak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is over because its time has passed, in a window with packets of brief connections only."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).talk
+    talk.seq[0] += 5000
+    talk.add(1, ACK).add(0, RST)
+    for client in ("10.0.0.8", "10.0.0.9"):
+        other = Talk((client, 50000), ("10.0.0.2", 1935), start_ns=talk.now_ns + 90_000_000_000)
+        talk.packets += other.open().packets
+        talk.now_ns = other.now_ns
+    path = RtmpTalk(talk, syn=False).write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert sum(row["gap_bytes"] for row in whole["intervals"]) == 5000
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
 def test_a_hole_is_declared_a_gap_after_a_minute() -> None:
     """Otherwise all facts of the other direction would have to wait."""
     talk = Talk().open()

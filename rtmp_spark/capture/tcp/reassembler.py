@@ -108,7 +108,9 @@ class Reassembler:
         for at in range(0, len(segments), BATCH_SEGMENTS):
             batch = segments.select(slice(at, at + BATCH_SEGMENTS))
             batch.frame = batch.frame | (file_no << FRAME_BITS)
+            begun = len(out)
             self._feed(batch, out)
+            self._intervals.add_gaps(out[begun:])
         return out
 
     def finish(self) -> list[Item]:
@@ -129,6 +131,7 @@ class Reassembler:
         while len(self._brief):
             out: list[Item] = []
             self._end_brief_flows(self._brief.oldest(BRIEF_FLOWS_AT_ONCE), out)
+            self._intervals.add_gaps(out)
             yield out
 
     def brief_flows_to_save(
@@ -140,6 +143,7 @@ class Reassembler:
         kept = {one.flow.key for one in saved}
         out: list[Item] = []
         self._wake([key for key in self._brief.lasting(newest_ns) if key not in kept], out)
+        self._intervals.add_gaps(out)
         return saved, out
 
     def resume_brief_flow(self, key: Key, packed: bytes) -> None:
@@ -173,7 +177,6 @@ class Reassembler:
         return keys
 
     def _reassemble(self, segments: Segments, flows: Flows, out: list[Item]) -> None:
-        begun = len(out)
         by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
         connections = [self._table.connection_of(key) for key in flows.keys]
         repeated = find_duplicates(segments, flows, connections, by_flow, self.remembered_packets)
@@ -194,7 +197,6 @@ class Reassembler:
         batch.run()
         batch.observe()
         self._table.tidy(batch.slots, min(self._now_ns, self._next_head_ns), out)
-        self._intervals.add_gaps(out[begun:])
 
     def _replace_ended(
         self, segments: Segments, flows: Flows, connections: list[Connection], duplicates: Flags, out: list[Item]
