@@ -143,6 +143,48 @@ def test_a_gap_that_is_found_while_others_speak(tmp_path: Path, monkeypatch: pyt
     assert in_windows(path, 400, monkeypatch) == whole
 
 
+def send_audio(talk: RtmpTalk, side: int, size: int = 100, count: int = 1) -> RtmpTalk:
+    for number in range(count):
+        talk.send(side, 8, b"\x2fa" * (size // 2), stream_id=1, timestamp=number)
+    return talk
+
+
+def repeated_far_ahead(talk: RtmpTalk) -> None:
+    """An acknowledgement of a side whose last data is missing."""
+    talk.talk.seq[0] += 5000
+    packets = talk.talk.add(0, ACK).packets
+    for number in range(10):
+        talk.talk.say(1, talk.encoders[1].send(Message(4, number, 8, 1, b"\x2fa" * 50)), ack=False)
+    packets.append(packets[-11])
+
+
+def repeated_in_the_next_connection(talk: RtmpTalk) -> None:
+    """Its first packet comes more than a minute after the end of the one before."""
+    packets = talk.bye().talk.packets
+    packets.append(packets[-1])
+    send_audio(talk.wait(70), 0)
+    packets.append(packets[-2])
+
+
+def repeated_around_a_wrong_time(talk: RtmpTalk) -> None:
+    """Between the copies is a packet whose time is four seconds later."""
+    packets, copied = talk.talk.packets, talk.talk.packets[-1]
+    late_ns = send_audio(talk, 1, 1000, 2).talk.now_ns + 4_000_000_000
+    packets[-4:] = [replace(packets[-4], ts_ns=late_ns), packets[-2], copied]
+
+
+@pytest.mark.parametrize("repeat", [repeated_far_ahead, repeated_in_the_next_connection, repeated_around_a_wrong_time])
+def test_packets_recorded_twice(
+    repeat: Callable[[RtmpTalk], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).command(1, "_result", 1, {}, {})
+    repeat(send_audio(talk, 0, count=20))
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert whole["messages"]
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
 def test_a_hole_is_declared_a_gap_after_a_minute() -> None:
     """Otherwise all facts of the other direction would have to wait."""
     talk = Talk().open()
