@@ -34,6 +34,7 @@ from rtmp_spark.codec.limits import UNDECIDED_BYTES
 from rtmp_spark.conversation.acceptance import is_plausible, is_proven
 from rtmp_spark.conversation.decoding.directions import Directions
 from rtmp_spark.conversation.fact_json import SavedItem, item_from_json, item_to_json
+from rtmp_spark.conversation.facts import Unread
 
 
 class WrappingState(TypedDict):
@@ -122,6 +123,18 @@ class ServiceProbe:
 
     def _is_undecided(self) -> bool:
         return self.service is None and self.refusal is None
+
+    @property
+    def unread(self) -> list[Unread]:
+        """The first packet and time of each direction that has bytes which are held."""
+        runs = [[item for item in items if isinstance(item, Run)] for items in self._held]
+        return [
+            Unread(
+                min(int(run.seg_frames.min()) for run in held), min(int(run.seg_ts_ns.min()) for run in held) // 1000
+            )
+            for held in runs
+            if held
+        ]
 
     @property
     def held_since_ns(self) -> list[int]:

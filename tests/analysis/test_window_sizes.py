@@ -19,6 +19,7 @@ from kit.reassembled_streams import reassemble
 from rtmp_spark.analysis import recording
 from rtmp_spark.capture.files.open_capture import open_capture
 from rtmp_spark.capture.tcp.tcp_connection import Connection
+from rtmp_spark.codec import handshake
 from rtmp_spark.codec.message import Message
 from rtmp_spark.conversation.conversation import Conversation, Progress
 
@@ -182,6 +183,48 @@ def test_packets_recorded_twice(
     path = talk.write(tmp_path / "talk.pcap")
     whole = in_windows(path, None, monkeypatch)
     assert whole["messages"]
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
+def test_a_zero_window_at_the_end_of_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next connection between the same endpoints begins in the same window."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"}).talk
+    talk.add(1, ACK, window=0)
+    talk.now_ns += 700_000_000
+    talk.add(0, ACK)
+    talk.seq = [70_000, 80_000]
+    path = RtmpTalk(talk.open(), syn=False).write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert sum(row["zero_window_ms"] for row in whole["intervals"]) > 699
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
+def test_a_missing_end_long_after_the_last_packet_of_its_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its second is not final before the end of the connection."""
+    talk = RtmpTalk().handshake().command(0, "connect", 1, {"app": "live"})
+    talk.talk.seq[0] += 5000
+    for number in range(400):
+        talk.wait(1).talk.say(1, talk.encoders[1].send(Message(4, number, 8, 1, b"\x2fa")), ack=False)
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert sum(row["gap_bytes"] for row in whole["intervals"]) == 5000
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
+def test_an_answer_whose_side_is_not_recognised_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handshake of the server is missing. Its answer is older than the request, so it is no answer to it."""
+    talk = RtmpTalk()
+    c1 = handshake.dump_packet1("client", 1, 0, bytes(range(191)) * 8, "plain")
+    talk.say(0, b"\x03" + c1 + bytes(1536))
+    talk.talk.seq[1] += 3073
+    talk.command(1, "_result", 1, {}, {}).wait(5).command(0, "connect", 1, {"app": "live"})
+    for number in range(20):
+        talk.wait(4).send(0, 8, b"\x2fa" * 100, stream_id=1, timestamp=number)
+    for number in range(20):
+        talk.send(1, 8, b"\x2fa" * 100, stream_id=1, timestamp=number)
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert {row["name"] for row in whole["commands"]} == {"connect", "_result"}
     assert in_windows(path, 400, monkeypatch) == whole
 
 

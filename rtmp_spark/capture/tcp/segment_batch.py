@@ -81,6 +81,7 @@ class SegmentBatch:
         self.slots: list[Connection] = [table.connection_of(key) for key in flows.keys]
         self._seen = BatchObservation(segments, flows, self.slots, intervals.per_second)
         self._after_silence = self._silences()
+        self._replaced: list[Connection] = []
 
     def run(self) -> None:
         """Deliver all packets."""
@@ -110,6 +111,8 @@ class SegmentBatch:
     def observe(self) -> None:
         """Add the packets to the counters per second."""
         self._seen.report(self._intervals)
+        for connection in self._replaced:
+            self._intervals.end_zero_windows(connection)
 
     def _silences(self) -> Flags:
         """Rows after a pause so long that they may belong to the next connection."""
@@ -240,6 +243,7 @@ class SegmentBatch:
                 continue
             if is_over or connection.begins_anew(packet):
                 connection.flush(items)
+                self._replaced.append(connection)
                 connection = self._table.replace(connection, out)
                 if is_over:
                     again = connection.seen.restart(careful.last[slot] - at)
