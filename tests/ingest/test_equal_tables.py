@@ -19,8 +19,8 @@ import pytest
 from kit import capture_rewriting
 from kit.equal_tables import KEY, Tables, difference, sequential
 from kit.in_process_ingest import ingest_in_process, lake_rows, scanned
-from kit.planted_secrets import KEY as PLANTED
 from kit.planted_secrets import GLUED, PLACES, connecting, publishing
+from kit.planted_secrets import KEY as PLANTED
 from kit.wrapped_connections import Said, Tunnel, in_tls, over_tcp, said
 from kit.wrapped_connections import write as written
 
