@@ -29,6 +29,26 @@ TABLES = (
 )  # fmt: skip
 
 
+def repeated(packets: list[Packet]) -> list[Packet]:
+    """Every tenth data packet comes again 50 us later."""
+    data = [packet for packet in packets if packet.payload]
+    return sorted([*packets, *(replace(p, ts_ns=p.ts_ns + 50_000) for p in data[::10])], key=lambda p: p.ts_ns)
+
+
+def on_port(packets: list[Packet], port: int) -> list[Packet]:
+    """With this port of the server."""
+    given = packets[0].dport
+    return [
+        replace(p, sport=port if p.sport == given else p.sport, dport=port if p.dport == given else p.dport)
+        for p in packets
+    ]
+
+
+def with_losses(packets: list[Packet], seed: int) -> list[Packet]:
+    chance = random.Random(seed)
+    return [packet for packet in packets if not packet.payload or chance.random() > 0.1]
+
+
 def without(packets: list[Packet], number: int) -> list[Packet]:
     """The packets without this one."""
     return packets[:number] + packets[number + 1 :]
@@ -81,6 +101,28 @@ CAUSES: dict[str, tuple[str, Callable[[list[Packet]], list[Packet]]]] = {
         lambda p: slowed(p, 10),
     ),
 }
+
+
+def test_encrypted_connections_are_counted_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after it is known that they cannot be read."""
+    path = tmp_path / "repeated.pcap"
+    packets = on_port(repeated(capture_rewriting.read(SAMPLES / "rtmps_tls13_ffmpeg_publish.pcap")), 1935)
+    path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(packets)))
+    whole = in_windows(path, None, monkeypatch)
+    assert whole["connections"][0]["duplicate_bytes_c2s"] > 0
+    assert in_windows(path, 3000, monkeypatch) == whole
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_losses_inside_a_tunnel(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP holds what it carries longer than the gap that TCP reports; packets are cut, too."""
+    path = tmp_path / "lossy.pcap"
+    packets = with_losses(capture_rewriting.read(SAMPLES / "p1980_rtmpt_pyrtmp_ffmpeg_publish.pcap"), seed)
+    path.write_bytes(capture_rewriting.pcap(capture_rewriting.build(packets), snaplen=1000))
+    whole = in_windows(path, None, monkeypatch)
+    assert whole["messages"]
+    for size in (1500, 8000):
+        assert in_windows(path, size, monkeypatch) == whole
 
 
 def in_windows(path: Path, size: int | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
@@ -183,6 +225,26 @@ def test_packets_recorded_twice(
     path = talk.write(tmp_path / "talk.pcap")
     whole = in_windows(path, None, monkeypatch)
     assert whole["messages"]
+    assert in_windows(path, 400, monkeypatch) == whole
+
+
+def test_an_acknowledgement_after_an_answer_that_is_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded by two taps: what the server sent is ahead of what the client sent."""
+    talk = RtmpTalk().handshake()
+    begun = len(talk.talk.packets)
+    talk.command(0, "connect", 1, {"app": "live"}).command(0, "createStream", 2, None)
+    for number in range(10):
+        talk.send(0, 8, b"\x2fa" * 100, stream_id=1, timestamp=number)
+    asked = len(talk.talk.packets)
+    talk.command(1, "_result", 1, {}, {}).send(1, 3, (100_000).to_bytes(4, "big"))
+    for number in range(10):
+        talk.send(0, 8, b"\x2fa" * 100, stream_id=1, timestamp=10 + number)
+    packets = talk.talk.packets
+    talk.talk.packets = packets[:begun] + packets[asked : asked + 4] + packets[begun:asked] + packets[asked + 4 :]
+    path = talk.write(tmp_path / "talk.pcap")
+    whole = in_windows(path, None, monkeypatch)
+    assert [row["response_to_msg_no"] for row in whole["commands"] if row["name"] == "_result"] == [0]
+    assert "FLOW_ACK_EARLY" in {row["rule_id"] for row in whole["findings"]}
     assert in_windows(path, 400, monkeypatch) == whole
 
 

@@ -84,7 +84,7 @@ def find_duplicates(
         own = hashes[rows]
         if suspected[number]:
             again, same_id = history.find(own, times[rows])
-            if same_id.any():  # duplicates are among them
+            if again.any() or same_id.any():
                 if found is None:
                     nothing = np.zeros(len(segments), bool)
                     found = Repeated(nothing, nothing.copy(), np.array(eventful, bool))
