@@ -35,11 +35,11 @@ _FAR = 1 << 30  # the order of sequence numbers farther apart is uncertain
 
 
 class Repeated(NamedTuple):
-    """Packets of a batch, by index."""
+    """Packets of a batch, by index; and by group, whether the connection may end or another one begin in it."""
 
     duplicates: Flags
     same_id: Flags  # retransmissions that repeat the IP id: the network doubled them
-    eventful: Flags  # packets between endpoints whose connection may end in this batch, by group
+    eventful: Flags
 
     def mark(self, segments: Segments, packets: Ints, again: Flags, same_id: Flags) -> None:
         """Note which of these packets are duplicates."""
@@ -157,9 +157,8 @@ def _connections_with_repetition(
     directions = [(connections[one >> 1].seen, 2 * (one & 1)) for one in flow[starts].tolist()]
     repeats = np.ones(len(flow), bool)
     jumps = np.zeros(len(flow), bool)
-    for column, (numbers, is_given) in enumerate(
-        ((ends, np.ones(len(flow), bool)), (segments.ack[packet], (flags & ACK) != 0))
-    ):
+    columns = ((ends, np.ones(len(flow), bool)), (segments.ack[packet], (flags & ACK) != 0))
+    for column, (numbers, is_given) in enumerate(columns):
         known = np.array([seen.reached[at + column] for seen, at in directions], np.int64)
         given = np.minimum.reduceat(np.where(is_given, np.arange(len(flow)), len(flow) - 1), starts)
         reference = np.where(known < 0, numbers[given], known)

@@ -174,9 +174,10 @@ class Connection:
         return not self.emitted and self.half_open
 
     @property
-    def uncertain_start(self) -> bool:
-        """Packets were recorded, but the offset of their bytes in the stream is still a guess."""
-        return any(side.packets and not side.synced for side in self.sides)
+    def is_refused(self) -> bool:
+        """A RST answered the SYN."""
+        by = self.reset_side
+        return by is not None and self.sides[1 - by].syn and not self.sides[by].syn
 
     def drop(self) -> None:
         """The consumer does not want these bytes: from now on they are only counted."""
