@@ -152,9 +152,7 @@ def test_unreadable_input_is_reported_in_one_sentence(
     assert word in error and len(error.splitlines()) == 1 and "Traceback" not in error
 
 
-@pytest.mark.parametrize(
-    ("attempts", "sentence"), [(1, "1 connection was refused: "), (9, "1 connection was refused: ")]
-)
+@pytest.mark.parametrize("attempts", [1, 9])
 def test_refused_connections(attempts: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also with so many packets that they are reassembled."""
     talk = capture_rewriting.Talk()
