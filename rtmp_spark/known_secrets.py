@@ -2,7 +2,8 @@
 
 Only hashes are kept. A text is searched at the boundaries of its words, for the lengths of the known secrets (if these
 are many, for parts of few words), so that a secret is found whatever surrounds it (`/rec/NAME-1.flv`, `live_NAME`) and
-whatever it contains.
+whatever it contains. Inside a word (`onNAME`) only secrets with letters and digits are searched: if every name were, a
+stream called "on" would turn half of all texts into hashes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ _WORD = re.compile(rf"(?P<kept>{TOKEN.pattern}|(?<=[0-9] )m?s\b)|{_LETTERS}")
 _MEDIA_FILE = re.compile(r"(?:mp4|flv|mp3|f4v):|\.(?:mp4|flv|f4v|mp3|m4v|mov|smil|stream)$")
 _CORE = re.compile(rf"{_LETTERS}(?:.*{_LETTERS})?", re.DOTALL)
 _LONG_PART = 8  # a part of a path that is at least this long may be the secret in a name like NAME/720p
+_LEAST_GLUED = (
+    8  # letters and digits of a secret that is also found inside a longer word (onNAME); "live" is in "alive"
+)
+_MOST_GLUE = 16  # characters of the word beside the secret
 
 
 class Secret(NamedTuple):
@@ -81,7 +86,9 @@ class KnownSecrets:
             if self._digests is None:
                 self._digests = _digests(self.tokens)
             digests = self._digests  # a digest costs a quarter of its token, and there are many parts
-            spans = [(start, end) for start, end in words.spans_of_few() if digest_of(text[start:end]) in digests]
+            spans = [
+                (start, end) for start, end in words.spans_of_few(self.lengths) if digest_of(text[start:end]) in digests
+            ]
         else:
             spans = [span for span in words.spans_of(self.lengths) if token_of(text[slice(*span)]) in self.tokens]
         shown, at = [], 0
@@ -129,28 +136,44 @@ class AddedSecrets(KnownSecrets):
 
 
 class Words:
-    """Where a text has words: a secret begins and ends where words do, or is the whole text."""
+    """Where a text has words: a secret begins and ends where words do, or is the whole text, or is a part of one word
+    that has letters and digits."""
 
-    __slots__ = ("_ends", "_starts", "_text")
+    __slots__ = ("_ends", "_long", "_starts", "_text")
 
     def __init__(self, text: str) -> None:
         spans = [found.span() for found in _WORD.finditer(text) if not found["kept"]]
         self._text = text
         self._starts = [start for start, _ in spans]
         self._ends = {end for _, end in spans}
+        self._long = [span for span in spans if span[1] - span[0] > _LEAST_GLUED and _is_mixed(text[slice(*span)])]
 
     def starts_of(self, length: int) -> list[int]:
         """Where parts of this length begin."""
         if len(self._text) <= length:
             return [0] * (len(self._text) == length)
-        return [start for start in self._starts if start + length in self._ends]
+        starts = [start for start in self._starts if start + length in self._ends]
+        return starts + self._glued(length) if self._long and length >= _LEAST_GLUED else starts
+
+    def _glued(self, length: int) -> list[int]:
+        """Where parts of this length begin that have letters and digits and are inside a longer word."""
+        return [
+            at
+            for start, end in self._long
+            if length < end - start <= length + _MOST_GLUE
+            for at in range(start, end - length + 1)
+            if _is_mixed(self._text[at : at + length])
+        ]
 
     def spans_of(self, lengths: Iterable[int]) -> Iterator[tuple[int, int]]:
         return ((start, start + length) for length in lengths for start in self.starts_of(length))
 
-    def spans_of_few(self) -> Iterator[tuple[int, int]]:
-        """The whole text, and where parts of few words begin and end."""
+    def spans_of_few(self, lengths: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """The whole text, where parts of few words begin and end, and where parts of one word with these lengths do."""
         yield 0, len(self._text)
+        for length in lengths:
+            if self._long and length >= _LEAST_GLUED:
+                yield from ((at, at + length) for at in self._glued(length))
         ends = sorted(self._ends)
         for number, start in enumerate(self._starts):
             for end in ends[number : number + REDACT_WORDS]:
@@ -158,6 +181,11 @@ class Words:
 
     def parts(self, length: int) -> Iterator[str]:
         return (self._text[start : start + length] for start in self.starts_of(length))
+
+
+def _is_mixed(text: str) -> bool:
+    """Whether a word has letters and digits, as generated names have."""
+    return not text.isalpha() and not text.isdigit()
 
 
 def _digests(tokens: Iterable[str]) -> set[bytes]:

@@ -26,6 +26,7 @@ from rtmp_spark.analysis.settings import Settings
 from rtmp_spark.capture.packet_block import PacketBlock
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem
+from rtmp_spark.capture.service import REFUSED
 from rtmp_spark.capture.tcp.brief_flows import BriefFlow, SavedBriefFlow
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
@@ -188,7 +189,9 @@ class AnalysisCore:
         settings = self._context.settings
         if settings.filter.by_ends and not settings.filter.admits_ends((endpoint(flow.key), endpoint(flow.key[18:]))):
             return "filtered"
-        return brief_refusal(flow, has_keys=len(settings.keylog) > 0) if flow.payloads else "no data"
+        if not flow.payloads:
+            return REFUSED if flow.is_refused else "no data"
+        return brief_refusal(flow, has_keys=len(settings.keylog) > 0)
 
     def _refuse(self, why: str, files: Iterable[int]) -> None:
         self.refusals[why] += 1
@@ -349,7 +352,8 @@ class AnalysisCore:
         """A connection without any payload."""
         self._early.pop(connection.number, None)
         wanted = self._context.settings.filter.admits_ends((connection.a, connection.b))
-        self._refuse("no data" if wanted else "filtered", connection.files)
+        why = REFUSED if connection.is_refused else "no data"
+        self._refuse(why if wanted else "filtered", connection.files)
 
     def tell_settled(self) -> None:
         """Show the observer the connections whose both sides have ended since the last call."""

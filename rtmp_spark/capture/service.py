@@ -16,6 +16,7 @@ from rtmp_spark.codec.limits import REQUEST_LINE_BYTES, SERVICE_SEARCH_BYTES
 
 RTMP, RTMPE, RTMPT, RTMPS = "rtmp", "rtmpe", "rtmpt", "rtmps"
 TLS, HTTP = "tls", "http"  # refusals: without a sign of RTMP inside
+REFUSED = "refused"  # by TCP
 
 RTMP_PORTS = frozenset({1935, 1936})
 HTTPS_PORT = 443

@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from rtmp_spark.commands.output.progress.progress_line import BytesRead
     from rtmp_spark.commands.output.tables.json_lines import print_json
     from rtmp_spark.commands.output.tables.table_output import check_columns, print_chosen
+    from rtmp_spark.views import VIEWS
 
     settings = make_settings(args)
     settings.keep_payloads = args.keep_payloads or args.table == "payloads"
@@ -64,6 +65,9 @@ def run(args: argparse.Namespace) -> int:
     tables = known if settings.keep_payloads else known[:-1]
     if args.table is not None:
         if args.table not in known:
+            if args.table in VIEWS:
+                remedy = f"Use: rtmp-spark sql 'SELECT * FROM {args.table}' FILE"
+                raise UserError(f"{args.table} is a view, not a table.", remedy)
             raise UserError(f"Unknown table {args.table}.", f"Choose one of {', '.join(known)}.")
         check_columns(args.table, args.columns or ())
         tables = (args.table,)

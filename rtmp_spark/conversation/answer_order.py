@@ -132,7 +132,7 @@ def _put_off(notable: list[PlacedFact], media_at: list[int], direction: int, bel
         if sender == direction:
             until = max(until, belongs.get(at, 0))
             if at < until:
-                notable[index] = until, sender, sequence, fact
+                notable[index] = until, sender, sequence, fact._replace(at=until)
     places = sorted(belongs)
     until = passed = 0
     for index in range(bisect_left(media_at, places[0]), len(media_at)):

@@ -11,7 +11,9 @@ from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor, carries_credentials
 
 _NAMES_OF_RTMP = FROM_CLIENT | FROM_SERVER | {"onMetaData", "@setDataFrame", "@clearDataFrame"}
-_TEXTS = re.compile(rb"[ -~]{4,}")
+_TEXTS = re.compile(  # ASCII and longer characters of UTF-8
+    rb"(?:[ -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}){4,}"
+)
 
 
 class ConnectionSecrets:
@@ -73,7 +75,7 @@ class ConnectionSecrets:
         if not self.known.tokens:
             return False
         for found in _TEXTS.findall(payload):
-            text = found.decode()
+            text = found.decode("utf-8", "surrogateescape")
             # The length before a string may be a printable character.
             if any(
                 self.known.hidden(part, self.redactor.token, self.redactor.digest) != part for part in (text, text[1:])

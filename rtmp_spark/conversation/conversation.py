@@ -196,10 +196,11 @@ class Conversation:
 
     def _unread(self) -> Unread | None:
         """The first packet and time with bytes that are not decoded: they wait for a hole to be filled, or for more
-        bytes to find a message in. Facts from them belong before everything recorded after them. Bytes older than
-        AWAITED_US are not waited for, because all facts of the other side would have to wait too."""
+        bytes to recognise the protocol or to find a message in. Facts from them belong before everything recorded after
+        them. Bytes older than AWAITED_US are not waited for: all facts of the other side would have to wait, too.
+        """
         found = [Unread(s.held[0][3], s.held[0][4] // 1000) for s in self.connection.sides if s.held]
-        found += self.directions.unread
+        found += [*self.directions.unread, *self.probe.unread]
         if not found:
             return None
         since = self._newest_us - AWAITED_US
@@ -209,10 +210,12 @@ class Conversation:
     @property
     def unsettled_ns(self) -> int | None:
         """Later packets may change the figures of seconds from this time on, however old it is: a hole may be filled,
-        waiting bytes may become a message, and a zero window is counted when it ends. None: no such seconds."""
+        waiting bytes may become a message, a zero window is counted when it ends, and what was acknowledged but not
+        recorded is a gap at the end. None: no such seconds."""
         sides = self.connection.sides
         since = [piece.ts_ns for stream in sides for piece in stream.held]
         since += [stream.zero_since_ns for stream in sides if stream.zero_since_ns is not None]
+        since += [stream.ts_last_ns or 0 for stream in sides if stream.missing_end is not None]
         since += [*self.probe.held_since_ns, *(us * 1000 for us in self.directions.buffered_since_us)]
         return min(since, default=None)
 

@@ -34,6 +34,7 @@ from rtmp_spark.codec.limits import UNDECIDED_BYTES
 from rtmp_spark.conversation.acceptance import is_plausible, is_proven
 from rtmp_spark.conversation.decoding.directions import Directions
 from rtmp_spark.conversation.fact_json import SavedItem, item_from_json, item_to_json
+from rtmp_spark.conversation.facts import Unread
 
 
 class WrappingState(TypedDict):
@@ -82,7 +83,7 @@ class ServiceProbe:
         """An item of TCP."""
         if self.wrapping is None:
             self.receive_unwrapped(item)
-        elif self.refusal is None:
+        elif self.refusal is None and not self._is_opaque:
             self._receive_inner(self.wrapping, self.wrapping.receive(item))
             self._judge_wrapping()
 
@@ -120,13 +121,31 @@ class ServiceProbe:
         if self.refusal is None and not self.accepted:
             self.check(final=True)
 
+    @property
+    def _is_opaque(self) -> bool:
+        """Whether it has a row although nothing in it is read."""
+        return self.accepted and self._directions.decoders == [None, None]
+
     def _is_undecided(self) -> bool:
         return self.service is None and self.refusal is None
 
     @property
+    def unread(self) -> list[Unread]:
+        """The first packets and times of bytes that are held here or in a wrapping."""
+        found = [] if self.wrapping is None or self._is_opaque else self.wrapping.held
+        for items in self._held:
+            runs = [item for item in items if isinstance(item, Run)]
+            if runs:
+                found.append((min(int(r.seg_frames.min()) for r in runs), min(int(r.seg_ts_ns.min()) for r in runs)))
+        return [Unread(frame, ts_ns // 1000) for frame, ts_ns in found]
+
+    @property
     def held_since_ns(self) -> list[int]:
         """The time of the oldest packet of each run that is held."""
-        return [int(item.seg_ts_ns.min()) for items in self._held for item in items if isinstance(item, Run)]
+        held = [int(item.seg_ts_ns.min()) for items in self._held for item in items if isinstance(item, Run)]
+        return (
+            held if self.wrapping is None or self._is_opaque else [*held, *(ts_ns for _, ts_ns in self.wrapping.held)]
+        )
 
     # -- protocol of a direction ----------------------------------------------------------------------------------
 
@@ -254,7 +273,6 @@ class ServiceProbe:
         self.service = service
         self.accepted = True
         self._held = [[], []]
-        self._connection.drop()
 
     # -- the decision -----------------------------------------------------------------------------------------------
 

@@ -127,7 +127,8 @@ class FlowRules:
         """Times (from, to) in which this direction waited for an Acknowledgement."""
         return [] if OTHER_DIRECTION[direction] in self._incomplete else self._sent[direction].waits
 
-    def gap(self, direction: str) -> None:
+    def gap(self, direction: str, at: int) -> None:
+        self._count_sent(direction, at)  # these messages came before the gap
         self._incomplete |= {direction}
         self._pings.pop(OTHER_DIRECTION[direction], None)
 

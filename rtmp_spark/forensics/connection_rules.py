@@ -221,7 +221,7 @@ class ConnectionRules:
                 measure.ignore_timestamp(fact.msg_no)
 
     def _gap(self, direction: str, fact: GapFact) -> None:
-        self.flow.gap(direction)
+        self.flow.gap(direction, fact.at)
         self.exchange.gap(direction, fact.ts)
 
     def _lag(self, direction: str, fact: LagFact) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit.decoded_tables import RtmpTalk, decode, redacting
-from kit.planted_secrets import FIELDS, KEY, PLACES, connecting, planted, publishing
+from kit.planted_secrets import FIELDS, GLUED, KEY, PLACES, connecting, planted, publishing
 
 from rtmp_spark import cli
 from rtmp_spark.analysis.core import AnalysisCore
@@ -45,8 +45,7 @@ def shown(said: RtmpTalk, key: str, directory: Path) -> list[str]:
 
 
 KEYS = (KEY, "abcd-efgh-1jkl", "s7+A/Cxy==", "key with space", "x{y}a,b", "clé-1")
-# Payloads that are not commands are searched for ASCII texts only.
-IN_PLACES = [(k, p) for k in KEYS for p in PLACES if k.isascii() or p not in ("unknown type", "video")]
+IN_PLACES = [(k, p) for k in KEYS for p in PLACES]
 
 
 @pytest.mark.parametrize(("key", "place"), IN_PLACES)
@@ -59,6 +58,27 @@ def test_a_name_is_hidden_wherever_it_occurs(key: str, place: str, tmp_path: Pat
         if not name_first:
             publishing(said, key)
         assert shown(said, key, tmp_path) == []
+
+
+@pytest.mark.parametrize("place", GLUED)
+def test_a_name_with_letters_and_digits_is_hidden_inside_a_word(place: str, tmp_path: Path) -> None:
+    for other_names in (0, 20):  # many lengths
+        said = connecting()
+        publishing(said, KEY)
+        for number in range(other_names):
+            said.command(0, "play", 0, None, "n" * (30 + number), stream_id=2)
+        GLUED[place](said, KEY)
+        assert shown(said, KEY, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "word"), [("live1", "alive10"), ("livestream", "livestreams"), ("20240101", "v20240101b")]
+)
+def test_ordinary_words_that_contain_a_name_stay(key: str, word: str, tmp_path: Path) -> None:
+    said = connecting()
+    publishing(said, key)
+    PLACES["text"](said, word)
+    assert "commands.args" in shown(said, word, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mp4:{}.mp4", "instance/{}", "{}?a=1"])

@@ -152,6 +152,17 @@ def test_unreadable_input_is_reported_in_one_sentence(
     assert word in error and len(error.splitlines()) == 1 and "Traceback" not in error
 
 
+@pytest.mark.parametrize("attempts", [1, 9])
+def test_refused_connections(attempts: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also with so many packets that they are reassembled."""
+    talk = capture_rewriting.Talk()
+    for _ in range(attempts):
+        talk.add(0, capture_rewriting.SYN, ack=0).add(1, capture_rewriting.RST | capture_rewriting.ACK, seq=0, ack=1001)
+    path = _written(tmp_path / "refused.pcap", capture_rewriting.pcap(capture_rewriting.build(talk.packets)))
+    assert main(["inspect", str(path)]) == 5
+    assert "1 connection was refused: " in capsys.readouterr().err
+
+
 def _written(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path

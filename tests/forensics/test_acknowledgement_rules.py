@@ -132,7 +132,7 @@ def test_pings() -> None:
 def test_a_response_may_be_in_missing_data() -> None:
     flow = FlowRules()
     flow.control("s2c", control("ping_request", event_value=7, ts=0))
-    flow.gap("c2s")
+    flow.gap("c2s", 0)
     assert flow.end({"c2s": 9 * SECOND, "s2c": 9 * SECOND}, {"c2s": 0, "s2c": 0}, {"c2s": 0, "s2c": 0}, False) == []
 
 

@@ -19,8 +19,8 @@ import pytest
 from kit import capture_rewriting
 from kit.equal_tables import KEY, Tables, difference, sequential
 from kit.in_process_ingest import ingest_in_process, lake_rows, scanned
+from kit.planted_secrets import GLUED, PLACES, connecting, publishing
 from kit.planted_secrets import KEY as PLANTED
-from kit.planted_secrets import PLACES, connecting, publishing
 from kit.wrapped_connections import Said, Tunnel, in_tls, over_tcp, said
 from kit.wrapped_connections import write as written
 
@@ -193,7 +193,7 @@ def test_a_saved_connection_knows_its_secrets(tmp_path: Path, at: int) -> None:
     """A name that is saved as a hash is found in later texts, also without what belongs to it (mp4:NAME.mp4)."""
     said = connecting()
     publishing(said, f"mp4:{PLANTED}.mp4")
-    for show in PLACES.values():
+    for show in (*PLACES.values(), *GLUED.values()):
         show(said, PLANTED)
     files = cut_file(said.bye().write(tmp_path / "said.pcap"), tmp_path, [at])
     tables = Tables(tmp_path)

@@ -105,6 +105,14 @@ PLACES: dict[str, Callable[[RtmpTalk, str], object]] = {
     "unknown type": lambda said, key: said.send(CLIENT, 99, key.encode()),
     "video": lambda said, key: said.send(CLIENT, 9, b"\x17\1\0\0\0" + bytes(4) + key.encode(), stream_id=1),
 }
+# The same with letters beside the key.
+GLUED: dict[str, Callable[[RtmpTalk, str], object]] = {
+    "text": lambda said, key: PLACES["text"](said, f"rec{key}"),
+    "argument": lambda said, key: PLACES["argument"](said, f"x{key}y"),
+    "name of a field": lambda said, key: PLACES["name of a field"](said, f"{key}x"),
+    "name of a command": lambda said, key: said.command(CLIENT, f"on{key}", 9, None),
+    "video": lambda said, key: PLACES["video"](said, f"x{key}y"),
+}
 # Fields of connect that are secrets by their name or form; KEY is in each.
 FIELDS: tuple[dict[str, object], ...] = (
     {"app": f"live?token={KEY}"}, {"app": f"live?{KEY}"}, {"app": f"live/{KEY}"}, {"tcUrl": f"rtmp://h/live/{KEY}"},

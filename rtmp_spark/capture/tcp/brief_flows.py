@@ -48,6 +48,7 @@ class BriefFlow(NamedTuple):
     key: Key
     payloads: tuple[bytes, ...]  # of one direction each
     files: set[int]  # numbers of the files with packets of it
+    is_refused: bool = False  # a RST answered its SYN
 
 
 class SavedBriefFlow(NamedTuple):
@@ -227,6 +228,7 @@ def _flow(key: Key, value: bytes) -> BriefFlow | None:
     flags_seen = 0
     times: list[int] = []
     syn = syn_ack = None
+    reset_by = 0  # a bit for each side
     for frame, ts_ns, seq, ack, flags, _, length, _, _, _, side, header in _packets(value):
         files.add(file_no(frame))
         times.append(ts_ns)
@@ -239,6 +241,8 @@ def _flow(key: Key, value: bytes) -> BriefFlow | None:
                 syn = (side, (seq + 1) & MASK)
             if not fits or (not flags_seen & SYN and len(times) > 1):
                 return None
+        if flags & RST:
+            reset_by |= 1 << side
         flags_seen |= flags
         at += header
         if length:
@@ -246,4 +250,5 @@ def _flow(key: Key, value: bytes) -> BriefFlow | None:
             at += length
     if max(times) - min(times) > LINGER_NS or (payloads and flags_seen & (SYN | RST)):
         return None
-    return BriefFlow(key, tuple(payloads), files)
+    is_refused = syn is not None and syn_ack is None and bool(reset_by & 1 << (1 - syn[0]))
+    return BriefFlow(key, tuple(payloads), files, is_refused)

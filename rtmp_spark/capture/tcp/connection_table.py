@@ -51,8 +51,10 @@ class ConnectionTable:
         return connection
 
     def replace(self, connection: Connection, out: list[Item]) -> Connection:
-        """Close a connection and open the next one between the same endpoints."""
-        self._remove(connection, out)
+        """Close a connection and open the next one between the same endpoints; the zero windows of the packets that
+        are fed at present are not known yet."""
+        self._close(connection, out)
+        del self._open[connection.key]
         following = self.connection_of(connection.key)
         following.seen = connection.seen
         return following
@@ -69,6 +71,7 @@ class ConnectionTable:
     def finish(self, out: list[Item]) -> None:
         """Close all connections."""
         for connection in self._open.values():
+            self._intervals.end_zero_windows(connection)
             self._close(connection, out)
         self._open = {}
 
@@ -100,7 +103,6 @@ class ConnectionTable:
             self._forget_histories()
 
     def _close(self, connection: Connection, out: list[Item]) -> None:
-        self._intervals.end_zero_windows(connection)
         if connection.tag is None and connection.unheard:
             out.append(Closed(connection))
         else:
@@ -108,6 +110,7 @@ class ConnectionTable:
         self._forget(connection)
 
     def _remove(self, connection: Connection, out: list[Item]) -> None:
+        self._intervals.end_zero_windows(connection)
         self._close(connection, out)
         del self._open[connection.key]
 

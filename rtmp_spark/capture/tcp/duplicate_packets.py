@@ -19,24 +19,37 @@ import numpy.typing as npt
 
 from rtmp_spark.capture.packet_block import Flags, Ints, rows_at
 from rtmp_spark.capture.packets.connection_groups import Flows
-from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, SYN, Segments
+from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, RST, SYN, Segments
 from rtmp_spark.capture.tcp.frame_numbers import file_no
 from rtmp_spark.capture.tcp.packet_history import Chunk, Hashes, PacketHistory
 from rtmp_spark.capture.tcp.sequence_numbers import MASK, signed
 from rtmp_spark.capture.tcp.tcp_connection import Connection
+from rtmp_spark.codec.limits import BRIEF_NS
 
 _HEADER = 32  # bytes of the TCP header that are compared: with the timestamp option
 _TIMESTAMPS = 0x0101080A  # the usual beginning of the options
 _ODD = tuple(np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xFF51AFD7ED558CCD))
 _SPAN = 1 << 34  # larger than any difference of sequence numbers; separates directions in running maxima
 _NOTHING = -(1 << 33)
+_FAR = 1 << 30  # the order of sequence numbers farther apart is uncertain
 
 
 class Repeated(NamedTuple):
-    """Packets of a batch, by index."""
+    """Packets of a batch, by index; and by group, whether the connection may end or another one begin in it."""
 
     duplicates: Flags
     same_id: Flags  # retransmissions that repeat the IP id: the network doubled them
+    eventful: Flags
+
+    def mark(self, segments: Segments, packets: Ints, again: Flags, same_id: Flags) -> None:
+        """Note which of these packets are duplicates."""
+        for index in np.flatnonzero(again).tolist():  # a damaged copy is compared with the first packet later
+            again[index] = segments.intact(int(packets[index])) is not False
+        self.duplicates[packets] = again
+        self.same_id[packets] = same_id & (segments.ip_id[packets] != 0)
+
+    def select(self, wanted: Flags) -> Repeated:
+        return Repeated(self.duplicates[wanted], self.same_id[wanted], self.eventful)
 
 
 def find_duplicates(
@@ -49,28 +62,33 @@ def find_duplicates(
     """
     hashes = _hashes(segments)[flows.order]
     times = segments.ts_ns[flows.order]
-    suspected = _connections_with_repetition(segments, flows, connections, by_flow)
     oldest, newest = (part.reduceat(times, flows.starts).tolist() for part in (np.minimum, np.maximum))
+    happens = (np.bitwise_or.reduceat(segments.flags[flows.order], flows.starts) & (SYN | FIN | RST)).tolist()
     bounds = [*flows.starts.tolist(), len(times)]
     first_frames = segments.frame[flows.order[flows.starts]].tolist()
+    eventful = []
+    for number, connection in enumerate(connections):
+        last_ns = connection.ts_last_ns
+        if last_ns is not None and times[bounds[number]] > connection.over_ns:
+            connection.seen = PacketHistory()  # these packets begin the next connection
+        silence = newest[number] - (oldest[number] if last_ns is None else last_ns)
+        eventful.append(happens[number] != 0 or silence > BRIEF_NS or connection.closed_ts_ns is not None)
+    suspected = _connections_with_repetition(segments, flows, connections, by_flow)
     found: Repeated | None = None
     for number, connection in enumerate(connections):
-        if connection.dropped:
+        if connection.dropped and not eventful[number]:
             continue
         rows = slice(bounds[number], bounds[number + 1])
-        if connection.ts_last_ns is not None and times[rows.start] > connection.over_ns:
-            connection.seen = PacketHistory()  # these packets begin the next connection
         history = connection.seen
         history.begin_file(file_no(first_frames[number]))
         own = hashes[rows]
         if suspected[number]:
             again, same_id = history.find(own, times[rows])
-            if same_id.any():  # duplicates are among them
-                for index in np.flatnonzero(again).tolist():  # a damaged copy is compared with the first packet later
-                    again[index] = segments.intact(int(flows.order[rows.start + index])) is not False
-                found = found or Repeated(np.zeros(len(segments), bool), np.zeros(len(segments), bool))
-                found.duplicates[flows.order[rows]] = again
-                found.same_id[flows.order[rows]] = same_id & (segments.ip_id[flows.order[rows]] != 0)
+            if again.any() or same_id.any():
+                if found is None:
+                    nothing = np.zeros(len(segments), bool)
+                    found = Repeated(nothing, nothing.copy(), np.array(eventful, bool))
+                found.mark(segments, flows.order[rows], again, same_id)
         history.add(Chunk(oldest[number], newest[number], own.copy(), times[rows].copy()), remembered)
     return found
 
@@ -135,39 +153,29 @@ def _connections_with_repetition(
     first = np.ones(len(flow), bool)
     first[1:] = flow[1:] != flow[:-1]
     starts = np.flatnonzero(first)
-    sent, heard = _known(connections, flow[starts])
     run = np.cumsum(first) - 1
-    acks = np.where(flags & ACK, segments.ack[packet], -1)
-    repeats = _not_advancing(ends, sent, starts, run)
-    repeats &= _not_advancing(acks, heard, starts, run) | (acks < 0)
+    directions = [(connections[one >> 1].seen, 2 * (one & 1)) for one in flow[starts].tolist()]
+    repeats = np.ones(len(flow), bool)
+    jumps = np.zeros(len(flow), bool)
+    columns = ((ends, np.ones(len(flow), bool)), (segments.ack[packet], (flags & ACK) != 0))
+    for column, (numbers, is_given) in enumerate(columns):
+        known = np.array([seen.reached[at + column] for seen, at in directions], np.int64)
+        given = np.minimum.reduceat(np.where(is_given, np.arange(len(flow)), len(flow) - 1), starts)
+        reference = np.where(known < 0, numbers[given], known)
+        relative = np.where(is_given, signed(numbers - reference[run]), _NOTHING)
+        floor = np.where(known < 0, _NOTHING, 0)
+        highest = np.maximum(np.maximum.accumulate(relative + run * _SPAN) - run * _SPAN, floor[run])
+        before = np.empty_like(highest)
+        before[1:] = highest[:-1]
+        before[starts] = floor
+        repeats &= relative <= before
+        jumps |= is_given & (np.abs(relative) > _FAR)
+        last = highest[np.append(starts[1:], len(flow)) - 1]
+        reached = np.where(last == _NOTHING, -1, (reference + last) & MASK).tolist()
+        for (seen, at), number in zip(directions, reached, strict=True):
+            seen.reached[at + column] = number
+    for one in np.unique(flow[jumps] >> 1).tolist():
+        connections[one].seen.is_irregular = True
     suspected = np.zeros(len(connections), bool)
     suspected[flow[repeats] >> 1] = True
-    uncertain = [c.uncertain_start for c in connections]
-    return [bool(a) or b for a, b in zip(suspected.tolist(), uncertain)]
-
-
-def _not_advancing(numbers: Ints, known: Ints, starts: Ints, run: Ints) -> Flags:
-    """Rows whose sequence number is not above those before it in the direction; `known` is -1 for none before."""
-    reference = np.where(known < 0, numbers[starts], known)
-    relative = signed(numbers - reference[run])
-    highest = np.maximum.accumulate(relative + run * _SPAN) - run * _SPAN
-    floor = np.where(known < 0, _NOTHING, 0)[run]
-    before = np.empty_like(highest)
-    before[1:] = highest[:-1]
-    before[starts] = _NOTHING
-    return relative <= np.maximum(before, floor)
-
-
-def _known(connections: Sequence[Connection], flow: Ints) -> tuple[Ints, Ints]:
-    """Per direction, the highest sequence number that was sent, and the highest that it acknowledged; -1: none."""
-    sent, heard = [], []
-    for one in flow.tolist():
-        connection = connections[one >> 1]
-        stream, other = connection.sides[one & 1], connection.sides[1 - (one & 1)]
-        top = -1
-        if stream.base is not None:
-            reached = stream.top if stream.fin is None else max(stream.top, stream.fin + 1)
-            top = (stream.base + reached) & MASK
-        sent.append(top)
-        heard.append(-1 if other.acked_seq is None else other.acked_seq)
-    return np.array(sent, np.int64), np.array(heard, np.int64)
+    return [a or connection.seen.is_irregular for a, connection in zip(suspected.tolist(), connections)]

@@ -338,16 +338,22 @@ class Stream(StreamCounters):
     def finish(self, out: Output) -> None:
         """No more packets will come: all holes become gaps, and so do bytes that were acknowledged but not recorded."""
         self.release(-1, out)
+        end = self.missing_end
+        if end is not None:
+            self._gap(end, Piece(end, end, None, self.frame_last, self.ts_last_ns or 0), out)
+        self.flush(out)
+        self.history = b""
+
+    @property
+    def missing_end(self) -> int | None:
+        """Where this stream ended, if the bytes before were not recorded: by its FIN, or by what was acknowledged."""
         end = self.fin
-        if end is None and self.synced and self.packets:
+        if end is None and self.packets:
             acked = self.acked_offset
             # One byte after the last one is a FIN that was not recorded.
             if acked is not None and 1 < acked - self.next_offset < FARTHEST_ACK_BYTES:
                 end = acked
-        if end is not None and self.synced and end > self.next_offset:
-            self._gap(end, Piece(end, end, None, self.frame_last, self.ts_last_ns or 0), out)
-        self.flush(out)
-        self.history = b""
+        return end if end is not None and self.synced and end > self.next_offset else None
 
     def flush(self, out: Output) -> None:
         """Hand over the bytes in order as one run."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple
+from collections import deque
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ Hashes = npt.NDArray[np.uint64]  # one per packet (duplicate_packets.py)
 
 _NO_HASHES = np.zeros(0, np.uint64)
 _NEAR_NS = 2 * DUPLICATE_WITHIN_NS  # packets may be recorded out of order
+_NOTHING_SENT = (-1, -1, -1, -1)
 
 
 class Chunk(NamedTuple):
@@ -29,9 +31,13 @@ class Chunk(NamedTuple):
 class PacketHistory:
     """Hashes of packets of one connection: of the last second, and of all in earlier files (up to a limit)."""
 
-    __slots__ = ("_chunks", "_earlier", "_file", "_last", "_older", "_older_count")
+    __slots__ = ("_chunks", "_earlier", "_file", "_last", "_older", "_older_count", "is_irregular", "reached")
 
     def __init__(self) -> None:
+        self.reached = list(
+            _NOTHING_SENT
+        )  # per side the highest sequence number and the highest acknowledged; -1: none
+        self.is_irregular = False  # the numbers jumped so far that `reached` does not tell which packets may repeat
         self._file = -1
         self._chunks: list[Chunk] = []
         self._older: list[Hashes] = []  # of the current file, for comparison with later files
@@ -52,7 +58,7 @@ class PacketHistory:
         """The following packets are from this file."""
         if number == self._file:
             return
-        own = self._in_this_file()
+        own = self._in_this_file()[-REMEMBERED_PACKETS:]
         if len(own):
             full = len(own) + len(self._earlier) > REMEMBERED_PACKETS
             self._earlier = np.sort(own if full else np.concatenate([self._earlier, own]))
@@ -79,29 +85,44 @@ class PacketHistory:
 
     def add(self, chunk: Chunk, remembered: int) -> None:
         """Remember packets; at least this many of them also for comparison with later files."""
-        since, until = chunk.oldest_ns - _NEAR_NS, chunk.newest_ns + _NEAR_NS
-        far = [old for old in self._chunks if old.newest_ns < since or old.oldest_ns > until]
-        if far:
-            self._chunks = [old for old in self._chunks if old.newest_ns >= since and old.oldest_ns <= until]
-            if remembered:
-                self._older += [old.hashes for old in far]
-                self._older_count += sum(len(old.hashes) for old in far)
-                while self._older_count - len(self._older[0]) >= remembered:
-                    self._older_count -= len(self._older.pop(0))
         self._chunks.append(chunk)
+        low, high, at = chunk.oldest_ns, chunk.newest_ns, len(self._chunks) - 1
+        while at and high - low <= _NEAR_NS:
+            at -= 1
+            low, high = min(low, self._chunks[at].oldest_ns), max(high, self._chunks[at].newest_ns)
+        if not at:
+            return
+        far, self._chunks = self._chunks[:at], self._chunks[at:]
+        if remembered:
+            self._older += [old.hashes for old in far]
+            self._older_count += sum(len(old.hashes) for old in far)
+            while self._older_count - len(self._older[0]) >= remembered:
+                self._older_count -= len(self._older.pop(0))
 
-    def state(self, overlaps: bool) -> str:
-        """The last packets as text; `overlaps`: all of them, because the next file begins before these end."""
+    def restart(self, count: int) -> tuple[Flags, Flags]:
+        """Forget all packets but the last `count`, which begin the next connection; returns the same as `find`, for
+        these."""
+        newest = self._chunks[-1]
+        hashes, times = newest.hashes[-count:], newest.times[-count:]
+        self._chunks = [Chunk(int(times.min()), int(times.max()), hashes, times)]
+        self.forget_files()
+        return _repeated(hashes, times), _repeated(hashes >> np.uint64(32), times)
+
+    def state(self, overlaps: bool) -> list[Any]:
+        """The last packets as plain data; `overlaps`: all of them, because the next file begins before these end."""
         own = self._in_this_file()
         if overlaps:
-            return _packed(np.concatenate([self._earlier, own]))
-        return _packed(np.concatenate([self._last, own])[-SAVED_PACKETS:])
+            hashes = np.concatenate([self._earlier, own])
+        else:
+            hashes = np.concatenate([self._last, own])[-SAVED_PACKETS:]
+        return [_packed(hashes), self.reached, self.is_irregular]
 
     @classmethod
-    def resume(cls, state: str) -> PacketHistory:
+    def resume(cls, state: list[Any]) -> PacketHistory:
         """The following packets are from another file."""
         own = cls()
-        saved = _unpacked(state)
+        packed, own.reached, own.is_irregular = state
+        saved = _unpacked(packed)
         own._earlier, own._last = np.sort(saved), saved[-SAVED_PACKETS:]
         return own
 
@@ -115,10 +136,36 @@ def _unpacked(text: str) -> Hashes:
 
 
 def _repeated(hashes: Hashes, times: Ints) -> Flags:
-    """Which rows have the hash of a row before them that is at most 1 s away."""
-    order = np.argsort(hashes, kind="stable")
+    """Which rows have the hash of a row before them that is at most 1 s away. All rows between the two must be near,
+    too: otherwise it would depend on the windows of the reader which packets are still remembered."""
     again = np.zeros(len(hashes), bool)
-    equal = hashes[order[1:]] == hashes[order[:-1]]
-    near = np.abs(times[order[1:]] - times[order[:-1]]) <= DUPLICATE_WITHIN_NS
-    again[order[1:]] = equal & near
+    order = np.argsort(hashes, kind="stable")
+    equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    before, after = order[equal], order[equal + 1]
+    near = np.abs(times[after] - times[before]) <= DUPLICATE_WITHIN_NS
+    if near.any() and times.max() - times.min() > _NEAR_NS and (np.diff(times) < 0).any():
+        near &= before >= np.array(_near_since(times.tolist()), np.int64)[after]
+    again[after[near]] = True
     return again
+
+
+def _near_since(times: list[int]) -> list[int]:
+    """For each row, the first one from which on all up to it lie within 2 s."""
+    lows: deque[int] = deque()  # rows that are older than all after them
+    highs: deque[int] = deque()
+    found, since = [], 0
+    for row, time in enumerate(times):
+        while lows and times[lows[-1]] >= time:
+            lows.pop()
+        while highs and times[highs[-1]] <= time:
+            highs.pop()
+        lows.append(row)
+        highs.append(row)
+        while times[highs[0]] - times[lows[0]] > _NEAR_NS:
+            since += 1
+            if lows[0] < since:
+                lows.popleft()
+            if highs[0] < since:
+                highs.popleft()
+        found.append(since)
+    return found

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from rtmp_spark.capture.packet_block import Flags
 from rtmp_spark.capture.packets.connection_groups import Flows, group
 from rtmp_spark.capture.packets.tcp_segments import Segments
 from rtmp_spark.capture.problem import Problem, often
@@ -26,7 +25,7 @@ from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS
 from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
 from rtmp_spark.capture.tcp.interval_counters import Carry, Intervals
 from rtmp_spark.capture.tcp.segment_batch import SegmentBatch
-from rtmp_spark.capture.tcp.stream_items import Item, ItemList
+from rtmp_spark.capture.tcp.stream_items import Item
 from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import BATCH_SEGMENTS, BRIEF_FLOWS_AT_ONCE, DEFAULT_LIMITS, Limits
@@ -108,7 +107,9 @@ class Reassembler:
         for at in range(0, len(segments), BATCH_SEGMENTS):
             batch = segments.select(slice(at, at + BATCH_SEGMENTS))
             batch.frame = batch.frame | (file_no << FRAME_BITS)
+            begun = len(out)
             self._feed(batch, out)
+            self._intervals.add_gaps(out[begun:])
         return out
 
     def finish(self) -> list[Item]:
@@ -129,6 +130,7 @@ class Reassembler:
         while len(self._brief):
             out: list[Item] = []
             self._end_brief_flows(self._brief.oldest(BRIEF_FLOWS_AT_ONCE), out)
+            self._intervals.add_gaps(out)
             yield out
 
     def brief_flows_to_save(
@@ -140,6 +142,7 @@ class Reassembler:
         kept = {one.flow.key for one in saved}
         out: list[Item] = []
         self._wake([key for key in self._brief.lasting(newest_ns) if key not in kept], out)
+        self._intervals.add_gaps(out)
         return saved, out
 
     def resume_brief_flow(self, key: Key, packed: bytes) -> None:
@@ -173,39 +176,21 @@ class Reassembler:
         return keys
 
     def _reassemble(self, segments: Segments, flows: Flows, out: list[Item]) -> None:
-        begun = len(out)
         by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
         connections = [self._table.connection_of(key) for key in flows.keys]
         repeated = find_duplicates(segments, flows, connections, by_flow, self.remembered_packets)
-        same_id = None
         if repeated is not None:
-            same_id = repeated.same_id
-            if repeated.duplicates.any():
-                self._replace_ended(segments, flows, connections, repeated.duplicates, out)
-                count_duplicates(segments, flows, connections, repeated.duplicates)
-                new = ~repeated.duplicates
-                segments, same_id = segments.select(new), same_id[new]
+            plain = repeated.duplicates.copy()
+            plain[flows.order] &= ~repeated.eventful[flows.group]
+            if plain.any():
+                count_duplicates(segments, flows, connections, plain)
+                segments, repeated = segments.select(~plain), repeated.select(~plain)
                 if not len(segments):
                     self._table.tidy(connections, min(self._now_ns, self._next_head_ns), out)
                     return
                 flows = group(segments)
                 by_flow = np.argsort(flows.group * 2 + flows.side, kind="stable")
-        batch = SegmentBatch(self._table, self._intervals, segments, flows, out, by_flow, same_id)
+        batch = SegmentBatch(self._table, self._intervals, segments, flows, out, by_flow, repeated)
         batch.run()
         batch.observe()
         self._table.tidy(batch.slots, min(self._now_ns, self._next_head_ns), out)
-        self._intervals.add_gaps(out[begun:])
-
-    def _replace_ended(
-        self, segments: Segments, flows: Flows, connections: list[Connection], duplicates: Flags, out: list[Item]
-    ) -> None:
-        """Before duplicates are counted: open the next connections between endpoints whose last one is over."""
-        ends = [*flows.starts[1:].tolist(), len(flows.order)]
-        for number, (first, last) in enumerate(zip(flows.starts.tolist(), ends)):
-            rows = flows.order[first:last]
-            connection = connections[number]
-            if connection.ts_last_ns is None or duplicates[rows[0]] or not duplicates[rows].any():
-                continue
-            if int(segments.ts_ns[rows[0]]) > connection.over_ns:
-                connection.flush(ItemList(connection, out))
-                connections[number] = self._table.replace(connection, out)

@@ -16,6 +16,7 @@ from rtmp_spark.capture.packets.connection_groups import Flows
 from rtmp_spark.capture.packets.tcp_segments import ACK, FIN, RST, SYN, Segments
 from rtmp_spark.capture.tcp.batch_observation import BatchObservation
 from rtmp_spark.capture.tcp.connection_table import ConnectionTable
+from rtmp_spark.capture.tcp.duplicate_packets import Repeated
 from rtmp_spark.capture.tcp.in_order_segments import InOrderSegments
 from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
 from rtmp_spark.capture.tcp.loss_counter import Retransmitted
@@ -67,19 +68,20 @@ class SegmentBatch:
         flows: Flows,
         out: list[Item],
         by_flow: Ints,
-        same_id: Flags | None = None,
+        repeated: Repeated | None = None,
     ) -> None:
-        """`by_flow`: rows sorted by direction within connection. `same_id`: packets that repeat an IP id."""
+        """`by_flow`: rows sorted by direction within connection."""
         self._table = table
         self._intervals = intervals
         self._segments = segments
         self._flows = flows
         self._out = out
         self._by_flow = by_flow
-        self._same_id = same_id
+        self._repeated = repeated
         self.slots: list[Connection] = [table.connection_of(key) for key in flows.keys]
         self._seen = BatchObservation(segments, flows, self.slots, intervals.per_second)
         self._after_silence = self._silences()
+        self._replaced: list[Connection] = []
 
     def run(self) -> None:
         """Deliver all packets."""
@@ -109,6 +111,8 @@ class SegmentBatch:
     def observe(self) -> None:
         """Add the packets to the counters per second."""
         self._seen.report(self._intervals)
+        for connection in self._replaced:
+            self._intervals.end_zero_windows(connection)
 
     def _silences(self) -> Flags:
         """Rows after a pause so long that they may belong to the next connection."""
@@ -170,6 +174,8 @@ class SegmentBatch:
         in_rows = np.empty(len(flow), bool)
         in_rows[by_flow] = simple
         in_rows &= ~self._after_silence
+        if self._repeated is not None:
+            in_rows &= ~self._repeated.duplicates[flows.order]
         places = np.arange(len(flow))
         cut = np.minimum.reduceat(np.where(in_rows, len(flow), places), flows.starts)
         return places < cut[flows.group]
@@ -223,16 +229,26 @@ class SegmentBatch:
         )
 
     def _take_one_by_one(self, slot: int, careful: _OneByOne) -> None:
-        data, seen, out = self._segments.data, self._seen, self._out
+        data, flows, seen, out = self._segments.data, self._flows, self._seen, self._out
         connection = self.slots[slot]
         slot_now = slot
         items = ItemList(connection, out)
         most = self._table.limits.tcp_hold_bytes
         for at in range(careful.first[slot], careful.last[slot]):
             packet, (start, end), row = careful.packets[at], careful.payload[at], careful.rows[at]
-            if connection.begins_anew(packet):
+            is_over = connection.is_over_at(packet.ts_ns)
+            if not is_over and self._repeated is not None and self._repeated.duplicates[flows.order[row]]:
+                connection.count_duplicates(packet.side, 1, end - start, packet.frame, packet.ts_ns)
+                seen.wanted[row] = False
+                continue
+            if is_over or connection.begins_anew(packet):
                 connection.flush(items)
+                self._replaced.append(connection)
                 connection = self._table.replace(connection, out)
+                if is_over:
+                    again = connection.seen.restart(careful.last[slot] - at)
+                    if self._repeated is not None:
+                        self._repeated.mark(self._segments, flows.order[row : row + len(again[0])], *again)
                 items = ItemList(connection, out)
                 slot_now = seen.add_slot(connection)
             delivered = len(out)
@@ -264,7 +280,7 @@ class SegmentBatch:
         """Whether a retransmission probes a closed window, or is a copy that the network made."""
         if connection.sides[1 - packet.side].window == 0:
             return True
-        return self._same_id is not None and bool(self._same_id[self._flows.order[row]])
+        return self._repeated is not None and bool(self._repeated.same_id[self._flows.order[row]])
 
     def _check_conflicts(self, delivered: int, frame: int, row: int) -> None:
         """Note in the items from index `delivered` on whether the packet with the other bytes was damaged."""

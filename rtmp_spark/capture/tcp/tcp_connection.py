@@ -20,7 +20,7 @@ from rtmp_spark.capture.tcp.sequence_numbers import MASK, distance
 from rtmp_spark.codec.errors import CaptureError
 from rtmp_spark.codec.limits import BRIEF_NS, LEAST_RESET_WINDOW, LINGER_NS, OPENING_PACKETS, SILENT_NS
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 Key = bytes  # both endpoints, the lower one first: 16 bytes of address and 2 of port each
@@ -174,9 +174,10 @@ class Connection:
         return not self.emitted and self.half_open
 
     @property
-    def uncertain_start(self) -> bool:
-        """Packets were recorded, but the offset of their bytes in the stream is still a guess."""
-        return any(side.packets and not side.synced for side in self.sides)
+    def is_refused(self) -> bool:
+        """A RST answered the SYN."""
+        by = self.reset_side
+        return by is not None and self.sides[1 - by].syn and not self.sides[by].syn
 
     def drop(self) -> None:
         """The consumer does not want these bytes: from now on they are only counted."""
@@ -187,11 +188,13 @@ class Connection:
 
     # -- packets ---------------------------------------------------------------------------------------------------
 
+    def is_over_at(self, ts_ns: int) -> bool:
+        """Whether packets of this time belong to the next connection between the same endpoints."""
+        return self.ts_last_ns is not None and ts_ns > self.over_ns
+
     def begins_anew(self, packet: Packet) -> bool:
-        """Whether this packet belongs to the next connection between the same endpoints."""
+        """Whether this packet opens the next connection between the same endpoints, although this one is not over."""
         ts_ns, flags = packet.ts_ns, packet.flags
-        if self.ts_last_ns is not None and ts_ns > self.over_ns:
-            return True
         if not flags & SYN or flags & RST:
             return False
         stream, other = self.sides[packet.side], self.sides[1 - packet.side]

@@ -62,6 +62,10 @@ class Wrapping(Protocol):
     def joined(self) -> bool:
         """Whether its content began before the recording although the connection did not."""
 
+    @property
+    def held(self) -> list[tuple[int, int]]:
+        """Packets and times from which bytes are held back that may become content."""
+
     def receive(self, item: Item) -> list[Item]: ...
 
     def finish(self) -> list[Item]:
@@ -102,6 +106,10 @@ class Nested:
     @property
     def joined(self) -> bool:
         return self.inner.joined
+
+    @property
+    def held(self) -> list[tuple[int, int]]:
+        return [*self.outer.held, *self.inner.held]
 
     def receive(self, item: Item) -> list[Item]:
         return [found for inside in self.outer.receive(item) for found in self.inner.receive(inside)]

@@ -8,7 +8,7 @@ import sys
 from rtmp_spark.analysis.recording import Recording
 from rtmp_spark.analysis.sensor_recordings import SensorRecordings
 from rtmp_spark.capture.files.file_facts import FileFacts
-from rtmp_spark.capture.service import TLS
+from rtmp_spark.capture.service import REFUSED, TLS
 from rtmp_spark.capture.unwrap.tls import keylog
 from rtmp_spark.capture.unwrap.tls.keylog import can_decrypt
 from rtmp_spark.codec.errors import UserError
@@ -50,6 +50,11 @@ def exit_code(recording: Recording | SensorRecordings, args: argparse.Namespace)
         if filters:
             text = f"No RTMP connection matches {_options(filters)}. Change or remove the filter."
         print(f"rtmp-spark: {text}", file=sys.stderr)
+        refused = recording.refusals.get(REFUSED, 0)
+        if refused:
+            counted = f"{refused} connection{' was' if refused == 1 else 's were'}"
+            text = f"{counted} refused: a RST answered the SYN. Check address and port, and that the server runs."
+            print(f"rtmp-spark: {text}", file=sys.stderr)
         encrypted = recording.refusals.get(TLS, 0)
         if encrypted:
             counted = f"{encrypted} TLS connection{'' if encrypted == 1 else 's'}"

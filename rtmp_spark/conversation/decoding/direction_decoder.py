@@ -80,10 +80,13 @@ class DirectionDecoder:
 
     def receive_gap(self, gap: Gap) -> None:
         places = self._places
-        places.raise_to(gap.frame)
-        fact = GapFact(places.high, gap.ts_ns // 1000, gap.frame, gap.offset, gap.length, gap.acked, gap.cut)
+        at = gap.frame
+        if not gap.outer:  # else the wrapping may still hold bytes that were sent before
+            places.raise_to(gap.frame)
+            at = places.high
+            places.high += 1  # facts from the same packet come after the gap
+        fact = GapFact(at, gap.ts_ns // 1000, gap.frame, gap.offset, gap.length, gap.acked, gap.cut)
         self.facts.notable.append(fact)
-        places.high += 1  # facts from the same packet come after the gap
         if not gap.outer:
             self._lose(gap.length, gap.exact)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rtmp_spark.analysis.open_connection import ConnectionState
 from rtmp_spark.codec.errors import UserError
 
-STATE_VERSION = 17
+STATE_VERSION = 18
 SavedFlow = tuple[str, int, bytes]  # a row of `open_flows`: uid, version, state
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode  # states are trees
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,14 @@ class RtmptConnection:
     @property
     def joined(self) -> bool:
         return not all(session.from_start for session in self.sessions if session.connection is self._connection)
+
+    @property
+    def held(self) -> list[tuple[int, int]]:
+        found = [(placed.frame, placed.ts_ns) for placed in islice(self._queue.responses, 1)]
+        for session in self.sessions:
+            if session.connection is self._connection:
+                found += session.held
+        return found
 
     def take_noted(self) -> list[Noted]:
         noted, self._noted = self._noted, []

@@ -95,6 +95,13 @@ class RtmptSession:
         bytes come later because they start midstream."""
         return not self.open_seen and not all(connection.midstream for connection in self.carriers)
 
+    @property
+    def held(self) -> list[tuple[int, int]]:
+        """The first packet and time of each body that waits for bodies before it."""
+        entries = [entry for lane in self._lanes for waiting in lane.waiting.values() for entry in waiting]
+        pieces = [entry.pieces[0] for entry in entries if entry.pieces]
+        return [(int(piece.frames[0]), int(piece.times[0])) for piece in pieces]
+
     def join(self, connection: Any) -> None:
         """Add a TCP connection that carries the session."""
         self.members.add(connection.number)

@@ -138,6 +138,10 @@ class SessionWrapping:
         self.carriers = session.carriers
 
     @property
+    def held(self) -> list[tuple[int, int]]:
+        return self.session.held
+
+    @property
     def facts(self) -> WrappingFacts:
         return session_facts(self.session)
 

@@ -285,6 +285,11 @@ class TlsSession:
         return []
 
     @property
+    def held(self) -> list[tuple[int, int]]:
+        runs = [next((item for item in items if isinstance(item, Run)), None) for items in self._waiting]
+        return [(int(run.seg_frames[0]), int(run.seg_ts_ns[0])) for run in runs if run is not None]
+
+    @property
     def joined(self) -> bool:
         return False
 

@@ -55,11 +55,18 @@ def _json_column(name: str, column: pa.Array) -> list[Any]:
 # Control characters of the terminal and marks that reorder text; JSON itself escapes those below U+0020.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+_CONTROL = re.compile(_UNSAFE.pattern + "|[\x00-\x08\x0b-\x1f]")
+
 
 def json_line(row: dict[str, Any]) -> str:
     """A row as one line of JSON that is safe to print: characters that could control a terminal are escaped."""
     text = json.dumps(row, ensure_ascii=False)
     return text if text.isascii() and "\x7f" not in text else _UNSAFE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
+
+
+def escape_controls(text: str) -> str:
+    """The text with the characters escaped that `json_line` escapes; line feeds and tabs stay."""
+    return text if text.isprintable() else _CONTROL.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
 
 
 def print_json(batches: Iterable[Batch], out: TextIO, *, with_table: bool) -> None:

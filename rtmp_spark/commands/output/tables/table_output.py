@@ -15,7 +15,7 @@ from rtmp_spark.analysis.row_sink import Batch
 from rtmp_spark.codec.errors import UserError
 from rtmp_spark.commands.output.tables.brief_columns import BRIEF_COLUMNS
 from rtmp_spark.commands.output.tables.column_table import print_table
-from rtmp_spark.commands.output.tables.json_lines import json_rows, print_json
+from rtmp_spark.commands.output.tables.json_lines import escape_controls, json_rows, print_json
 from rtmp_spark.schema import TABLES, arrow_schema
 
 
@@ -61,7 +61,8 @@ def _print_csv(batches: Iterable[Batch], columns: Sequence[str], out: TextIO) ->
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for _, batch in batches:
-        writer.writerows([row.values() for row in json_rows(batch)])
+        for row in json_rows(batch):
+            writer.writerow([escape_controls(v) if isinstance(v, str) else v for v in row.values()])
 
 
 def _matching(batches: Iterable[Batch], table: str, where: str) -> Iterator[Batch]:

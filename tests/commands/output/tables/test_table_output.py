@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ import pytest
 from rtmp_spark.cli import main
 from rtmp_spark.commands.output.tables.brief_columns import BRIEF_COLUMNS
 from rtmp_spark.commands.output.tables.column_table import fitted, print_table
+from rtmp_spark.commands.output.tables.table_output import print_batches
 from rtmp_spark.schema import TABLES
 
 PUBLISH = "ffmpeg_publish_h264_aac.pcap"
@@ -41,6 +43,12 @@ def test_csv_and_json_have_all_columns_unless_some_are_chosen(
     chosen = run(capsys, capture, "--table", "commands", "--csv", "--columns", "name,frame").splitlines()
     assert chosen[0] == "name,frame" and chosen[1].startswith("connect,")
     assert [*json.loads(run(capsys, capture, "--table", "streams", "--json", "--columns", "role"))] == ["role"]
+
+
+def test_csv_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pa.record_batch({"name": ["a\x1b[31m\r\x9b\u202e", "two\nlines", "é"]})
+    print_batches([("sql", rows)], ["name"], argparse.Namespace(json=False, csv=True), chosen=True)
+    assert capsys.readouterr().out == 'name\na\\u001b[31m\\u000d\\u009b\\u202e\n"two\nlines"\né\n'
 
 
 @pytest.mark.parametrize("width", [None, 40])
@@ -86,6 +94,7 @@ def test_a_condition_and_a_limit(sample_pcaps: Path, capsys: pytest.CaptureFixtu
         (["--table", "commands", "--where", "nam = 1"], "The query failed: "),
         (["--table", "commands", "--limit", "-1"], "Invalid count '-1' for --limit."),
         (["--table", "commands", "--csv", "--json"], "not allowed with"),
+        (["--table", "sessions"], "sessions is a view, not a table. Use: rtmp-spark sql"),
     ],
 )
 def test_mistakes(arguments: list[str], sentence: str, sample_pcaps: Path, capsys: pytest.CaptureFixture[str]) -> None:
