@@ -12,6 +12,8 @@ from rtmp_spark.capture.tcp.sequence_numbers import HALF, MASK, signed
 from rtmp_spark.capture.tcp.stream_items import ItemList, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 
+_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+
 
 class InOrderSegments:
     """The in-order rows of a batch, divided into directions, with sums for each direction."""
@@ -125,7 +127,7 @@ class InOrderSegments:
             stream.take(joined, int(self._times[high - 1]))
             direction = stream.side ^ connection.origin
             frames, times = self._frames[low:high], self._times[low:high]
-            out.out.append(Run(connection, direction, begins, joined, offsets, frames, times))
+            out.out.append(_new(Run, (connection, direction, begins, joined, offsets, frames, times)))
         if self._flags[at] & FIN:
             stream.fin = stream.next_offset
             stream.fin_frame, stream.fin_ts_ns = self._fin[at]
