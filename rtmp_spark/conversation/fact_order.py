@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import count, repeat
 from operator import itemgetter
-from typing import NamedTuple, TypedDict, cast
+from typing import Final, NamedTuple, TypedDict, cast
 
 from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.conversation.answer_order import PlacedFact, Requests, put_off_answers
@@ -29,7 +29,7 @@ from rtmp_spark.conversation.facts import (
 )
 from rtmp_spark.conversation.media_row import MSG_NO
 
-_NEVER = 1 << 62  # later than every packet
+_NEVER: Final = 1 << 62  # later than every packet
 _known_at = itemgetter(0)  # of every fact
 OrderedFact = tuple[int, int, int, Notable | MediaRows]  # as PlacedFact
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from rtmp_spark.capture.packet_block import Ints
@@ -12,7 +14,7 @@ from rtmp_spark.capture.tcp.sequence_numbers import HALF, MASK, signed
 from rtmp_spark.capture.tcp.stream_items import ItemList, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
 
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 
 
 class InOrderSegments:

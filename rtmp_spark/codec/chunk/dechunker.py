@@ -12,6 +12,7 @@ the next message.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ..events import COMPLETE, Event, MessageReceived
 from ..limits import LONGEST_CONTROL
@@ -25,10 +26,10 @@ from .size import resize, settle_at_first_cut
 from .state import ChunkState
 from .stream import ChunkStream
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
-_LONG_HEADER = Struct(">II").unpack_from  # basic header and timestamp, length and type of fmt 0 and 1
-_STREAM_ID = Struct("<I").unpack_from  # the only little-endian field
-_PLAIN_TYPES = frozenset(TYPE_NAMES) - {ABORT}  # Abort ends another message
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
+_LONG_HEADER: Final = Struct(">II").unpack_from  # basic header and timestamp, length and type of fmt 0 and 1
+_STREAM_ID: Final = Struct("<I").unpack_from  # the only little-endian field
+_PLAIN_TYPES: Final = frozenset(TYPE_NAMES) - {ABORT}  # Abort ends another message
 
 
 class Dechunker(ChunkState):

@@ -8,7 +8,7 @@ until the next Set Chunk Size or loss.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import ViolationCode
 from ..limits import SETTLE_BYTES, SIZE_AHEAD_BYTES
@@ -20,7 +20,7 @@ from .header import LONGEST_HEADER, ChunkHeader, continuation_header
 from .lookahead import LIKELY, header_ok
 from .state import ABSENT, ChunkState
 
-_SETTLED = 1
+_SETTLED: Final = 1
 
 
 def resize(state: ChunkState, payload: bytes) -> None:

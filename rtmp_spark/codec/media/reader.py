@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from zlib import crc32
 
 from ..errors import DecodeError, Fault, Severity, UserError, ViolationCode
@@ -20,7 +20,7 @@ from .codecs import CONFIG_NEEDED, CONFIG_PARSERS, FAMILY_OF, NAL_FAMILIES
 from .record import VideoConfig, bad
 from .tag import MediaTag, TagHeader, Track, make_tag, read_headers
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
 
 
 class TagReader:

@@ -8,7 +8,7 @@ file.
 from __future__ import annotations
 
 import base64
-from typing import ClassVar, TypedDict
+from typing import ClassVar, Final, TypedDict
 
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -22,7 +22,7 @@ from rtmp_spark.conversation.decoding.message_facts import MessageFacts, Message
 from rtmp_spark.conversation.decoding.segment_places import PlacesState, SegmentPlaces
 from rtmp_spark.conversation.facts import ConflictFact, Facts, FaultFact, GapFact, HandshakeFact, Unread
 
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 
 
 class DirectionState(TypedDict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from typing import Final, TypedDict
 from zlib import crc32
 
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
@@ -34,15 +34,16 @@ from rtmp_spark.conversation.decoding.parsed_commands import read_command
 from rtmp_spark.conversation.decoding.segment_places import SegmentPlaces
 from rtmp_spark.conversation.facts import CommandFact, ControlFact, Facts, FaultFact, LagFact, MediaSecond, Place
 
-_CONTROL_LAST = 6  # message types 1 to 6 are control messages
-_MEDIA = (AUDIO, VIDEO, AGGREGATE)
-_NAME_CHARS = 40  # of a command name in the detail of a finding
-_ENDS_STREAM = frozenset({"deleteStream", "closeStream", "publish"})  # publish ends what used its id before
+_CONTROL_LAST: Final = 6  # message types 1 to 6 are control messages
+_MEDIA: Final = (AUDIO, VIDEO, AGGREGATE)
+_NAME_CHARS: Final = 40  # of a command name in the detail of a finding
+_ENDS_STREAM: Final = frozenset({"deleteStream", "closeStream", "publish"})  # publish ends what used its id before
 # Fields of events that are columns of their tables, in the same order.
-_FIRST_COLUMN, _END_COLUMN = (MessageReceived._fields.index(name) for name in ("stream_id", "payload"))
-_TAG_COLUMNS = MediaTag._fields.index("body_start")
-_ALL = 1 << 62  # larger than every stream offset
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_FIRST_COLUMN: Final = MessageReceived._fields.index("stream_id")
+_END_COLUMN: Final = MessageReceived._fields.index("payload")
+_TAG_COLUMNS: Final = MediaTag._fields.index("body_start")
+_ALL: Final = 1 << 62  # larger than every stream offset
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 
 # Called with (message number, event, frame) of each message, so that payloads need not be kept.
 MessageHook = Callable[[int, MessageReceived, int], None]
