@@ -58,6 +58,13 @@ class Start(NamedTuple):
     refusal: str | None = None
 
 
+def service_port(a: int, b: int) -> int:
+    """The RTMP port of the two, else the smaller one."""
+    if (a in RTMP_PORTS) == (b in RTMP_PORTS):
+        return min(a, b)
+    return a if a in RTMP_PORTS else b
+
+
 def recognise(prefix: bytes, *, from_start: bool, final: bool, port: int) -> Start | None:
     """Recognise the first bytes of a direction; None if more bytes are needed.
 

@@ -7,7 +7,7 @@ bytes, and `resume()` continues from them in any other process. phase.py has its
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .boundary_search import BoundarySearch
 from .chunk.assembly import close_partial
@@ -24,7 +24,7 @@ from .saved_state import STATE_VERSION, StateError, pack, unpack
 
 __all__ = ["STATE_VERSION", "RtmpDecoder", "StateError"]
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
 
 
 class RtmpDecoder:
@@ -70,11 +70,14 @@ class RtmpDecoder:
         return self._base
 
     @property
-    def pending_start(self) -> int | None:
-        """Stream offset at which the oldest unfinished message starts; None if there is none."""
-        if not self._chunks.announced:
-            return None
-        return min([cs.start for cs in self._chunks.streams.values() if cs.active], default=None)
+    def undecoded_from(self) -> int | None:
+        """Stream offset of the first byte of an unfinished message or of bytes that are not decoded yet; None if all
+        bytes are decoded."""
+        if self._chunks.announced:
+            starts = [cs.start for cs in self._chunks.streams.values() if cs.active]
+            if starts:
+                return min(starts)
+        return self._base if self._buffer else None
 
     def forget_headers(self) -> None:
         """Drop the headers kept for later chunks, when no more bytes will follow."""

@@ -7,11 +7,14 @@ and equal if all their fields are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .errors import Severity, ViolationCode
 
-COMPLETE, TRUNCATED, ABORTED, GAP = "complete", "truncated", "aborted", "gap"
+COMPLETE: Final = "complete"
+TRUNCATED: Final = "truncated"
+ABORTED: Final = "aborted"
+GAP: Final = "gap"
 
 
 class HandshakePart(NamedTuple):

@@ -13,21 +13,32 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .chunk.header import MAX_CSID
 from .errors import EncodeError, ViolationCode
 from .limits import CACHED_CONTROL_BYTES, CACHED_CONTROLS
 
-SET_CHUNK_SIZE, ABORT, ACKNOWLEDGEMENT, USER_CONTROL, WINDOW_ACK_SIZE, SET_PEER_BANDWIDTH = range(1, 7)
-AUDIO, VIDEO = 8, 9
-DATA_AMF3, SHARED_OBJECT_AMF3, COMMAND_AMF3, DATA_AMF0, SHARED_OBJECT_AMF0, COMMAND_AMF0 = range(15, 21)
-AGGREGATE = 22
-COMMANDS = frozenset({COMMAND_AMF0, COMMAND_AMF3})
-OF_STREAMS = frozenset({AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE})  # types that are published and played
+SET_CHUNK_SIZE: Final = 1
+ABORT: Final = 2
+ACKNOWLEDGEMENT: Final = 3
+USER_CONTROL: Final = 4
+WINDOW_ACK_SIZE: Final = 5
+SET_PEER_BANDWIDTH: Final = 6
+AUDIO: Final = 8
+VIDEO: Final = 9
+DATA_AMF3: Final = 15
+SHARED_OBJECT_AMF3: Final = 16
+COMMAND_AMF3: Final = 17
+DATA_AMF0: Final = 18
+SHARED_OBJECT_AMF0: Final = 19
+COMMAND_AMF0: Final = 20
+AGGREGATE: Final = 22
+COMMANDS: Final = frozenset({COMMAND_AMF0, COMMAND_AMF3})
+OF_STREAMS: Final = frozenset({AUDIO, VIDEO, DATA_AMF0, DATA_AMF3, AGGREGATE})  # types that are published and played
 
 # Every message type (RTMP 1.0 5.4, 6.2, 7.1); the names are the values of `messages.type_name`.
-TYPE_NAMES = {
+TYPE_NAMES: Final = {
     SET_CHUNK_SIZE: "set_chunk_size",
     ABORT: "abort",
     ACKNOWLEDGEMENT: "acknowledgement",
@@ -45,7 +56,7 @@ TYPE_NAMES = {
     AGGREGATE: "aggregate",
 }
 
-EVERY_TYPE = frozenset(range(256))
+EVERY_TYPE: Final = frozenset(range(256))
 
 
 def type_name(type_id: int) -> str:
@@ -81,7 +92,7 @@ class UserControlEvent(NamedTuple):
 STREAM, VALUE, STREAM_AND_VALUE, BYTE, OPAQUE = "stream", "value", "stream_and_value", "byte", "opaque"
 
 # Every user control event; `kind` is the value of `controls.kind`.
-USER_CONTROL_EVENTS = {
+USER_CONTROL_EVENTS: Final = {
     STREAM_BEGIN: UserControlEvent("stream_begin", STREAM, 6),
     STREAM_EOF: UserControlEvent("stream_eof", STREAM, 6),
     STREAM_DRY: UserControlEvent("stream_dry", STREAM, 6),
@@ -96,7 +107,7 @@ USER_CONTROL_EVENTS = {
 }
 
 # The lengths that the body of each control message may have.
-CONTROL_LENGTHS = {
+CONTROL_LENGTHS: Final = {
     SET_CHUNK_SIZE: frozenset({4}),
     ABORT: frozenset({4}),
     ACKNOWLEDGEMENT: frozenset({4}),
@@ -104,12 +115,12 @@ CONTROL_LENGTHS = {
     WINDOW_ACK_SIZE: frozenset({4}),
     SET_PEER_BANDWIDTH: frozenset({5}),
 }
-CONTROL_TYPES = frozenset(CONTROL_LENGTHS)
-MAX_CHUNK_SIZE = 0xFFFFFF  # RTMP 1.0 5.4.1: no message is longer, so all greater sizes are equal
-DEFAULT_CHUNK_SIZE = 128
+CONTROL_TYPES: Final = frozenset(CONTROL_LENGTHS)
+MAX_CHUNK_SIZE: Final = 0xFFFFFF  # RTMP 1.0 5.4.1: no message is longer, so all greater sizes are equal
+DEFAULT_CHUNK_SIZE: Final = 128
 LIMIT_HARD, LIMIT_SOFT, LIMIT_DYNAMIC = range(3)
 
-_U32 = struct.Struct(">I")
+_U32: Final = struct.Struct(">I")
 
 
 class Control(NamedTuple):
@@ -295,8 +306,8 @@ class Aggregate(NamedTuple):
     violations: tuple[tuple[ViolationCode, int, str], ...]
 
 
-_PART_HEADER = 11  # as in an FLV file: type, 24-bit size, 24+8-bit timestamp, 24-bit stream id
-_BACK_POINTER = 4
+_PART_HEADER: Final = 11  # as in an FLV file: type, 24-bit size, 24+8-bit timestamp, 24-bit stream id
+_BACK_POINTER: Final = 4
 
 
 def parse_aggregate(payload: bytes, timestamp: int) -> Aggregate:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rtmp_spark.capture.service import HTTP, RTMP, RTMP_PORTS, TLS, has_tls_record_in, has_tunnel_request_in, recognise
+from rtmp_spark.capture.service import (
+    HTTP,
+    RTMP,
+    TLS,
+    has_tls_record_in,
+    has_tunnel_request_in,
+    recognise,
+    service_port,
+)
 from rtmp_spark.capture.tcp.brief_flows import BriefFlow
 from rtmp_spark.capture.tcp.tcp_connection import endpoint
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -17,8 +25,7 @@ def brief_refusal(flow: BriefFlow, *, has_keys: bool) -> str | None:
 
     It has no SYN, so each direction is read from the middle of a stream.
     """
-    ports = {endpoint(flow.key)[1], endpoint(flow.key[18:])[1]}
-    port = min(RTMP_PORTS & ports or ports)
+    port = service_port(endpoint(flow.key)[1], endpoint(flow.key[18:])[1])
     refused = [_payload_refusal(payload, port) for payload in flow.payloads]
     if None in refused or (has_keys and TLS in refused):
         return None

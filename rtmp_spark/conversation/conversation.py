@@ -28,6 +28,8 @@ from rtmp_spark.conversation.identity import make_uid
 from rtmp_spark.conversation.roles import client_by_messages, client_by_ports
 from rtmp_spark.conversation.service_probe import ProbeState, ServiceProbe
 
+_NOT_WRAPPED = WrappingFacts()
+
 
 @dataclass(frozen=True)
 class ConversationOptions:
@@ -96,7 +98,7 @@ class Conversation:
 
     @property
     def wrapping_facts(self) -> WrappingFacts:
-        return WrappingFacts() if self.wrapping is None else self.wrapping.facts
+        return _NOT_WRAPPED if self.wrapping is None else self.wrapping.facts
 
     @property
     def service_name(self) -> str | None:

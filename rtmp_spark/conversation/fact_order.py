@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import count, repeat
 from operator import itemgetter
-from typing import NamedTuple, TypedDict, cast
+from typing import Final, NamedTuple, TypedDict, cast
 
 from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.conversation.answer_order import PlacedFact, Requests, put_off_answers
@@ -29,7 +29,7 @@ from rtmp_spark.conversation.facts import (
 )
 from rtmp_spark.conversation.media_row import MSG_NO
 
-_NEVER = 1 << 62  # later than every packet
+_NEVER: Final = 1 << 62  # later than every packet
 _known_at = itemgetter(0)  # of every fact
 OrderedFact = tuple[int, int, int, Notable | MediaRows]  # as PlacedFact
 
@@ -131,7 +131,10 @@ class FactOrder:
 
     def _next_media(self, done: list[int]) -> int:
         """The packet that made the next media row known that is not released yet."""
-        return min([known[count] for known, count in zip(self._media_at, done) if count < len(known)], default=_NEVER)
+        (first, second), (sent, received) = self._media_at, done
+        one = first[sent] if sent < len(first) else _NEVER
+        other = second[received] if received < len(second) else _NEVER
+        return one if one < other else other
 
     def _release_media(self, up_to: int | None, done: list[int], out: list[OrderedFact]) -> None:
         for direction in (0, 1):
@@ -153,8 +156,8 @@ class FactOrder:
     def _release_rows(self, direction: int, end: int, done: list[int], out: list[OrderedFact]) -> None:
         begin, done[direction] = done[direction], end
         if begin < end:
-            media = MediaRows(self._media[direction][begin:end], self._media_at[direction][begin:end])
-            out.append((media.known_at[0], direction, 0, media))
+            known = self._media_at[direction][begin:end]
+            out.append((known[0], direction, 0, MediaRows(self._media[direction][begin:end], known)))
 
     def state(self, redacted: Callable[[Notable], Notable]) -> OrderState:
         """`redacted` is applied to every fact: sessions have not seen these facts, so they may hold secrets."""

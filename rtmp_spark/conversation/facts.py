@@ -8,16 +8,16 @@ direction say; whatever needs the other direction is decided in conversation.py 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.json_value import Json, SavedFields
 
 CLIENT, SERVER = "client", "server"
-SENDER = {"c2s": CLIENT, "s2c": SERVER}
-RECEIVER = {"c2s": SERVER, "s2c": CLIENT}
-OTHER_DIRECTION = {"c2s": "s2c", "s2c": "c2s"}
-STREAM_STARTS = frozenset({"publish", "play", "play2"})
+SENDER: Final = {"c2s": CLIENT, "s2c": SERVER}
+RECEIVER: Final = {"c2s": SERVER, "s2c": CLIENT}
+OTHER_DIRECTION: Final = {"c2s": "s2c", "s2c": "c2s"}
+STREAM_STARTS: Final = frozenset({"publish", "play", "play2"})
 
 Row = tuple[Any, ...]  # of a table, in the order of its columns
 MediaFigures = tuple[int, int, int, int, int | None, int | None, int | None]
@@ -230,4 +230,4 @@ class Facts:
         add_seconds(self.seconds, later.seconds)
 
 
-FACT_LISTS = tuple(name for name in Facts.__slots__ if name != "seconds")
+FACT_LISTS: Final = tuple(name for name in Facts.__slots__ if name != "seconds")

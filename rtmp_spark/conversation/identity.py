@@ -6,11 +6,12 @@ import base64
 import hashlib
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import Final
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # base32hex (RFC 4648): its order is the order of bytes
-_PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # base32hex (RFC 4648): its order is the order of bytes
+_PAIRS: Final = [a + b for a in _DIGITS for b in _DIGITS]
 _SECOND_BITS, _HASH_BITS = 35, 65  # 7 and 13 digits
-_LAST_SECOND = (1 << _SECOND_BITS) - 1
+_LAST_SECOND: Final = (1 << _SECOND_BITS) - 1
 
 
 def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_start: int) -> str:
@@ -18,7 +19,7 @@ def make_uid(sensor: str, client: tuple[str, int], server: tuple[str, int], ts_s
 
     Uids sort by start time, so that a table sorted by uid keeps connections of the same time together.
     """
-    text = "\n".join([sensor, client[0], str(client[1]), server[0], str(server[1]), str(ts_start)])
+    text = f"{sensor}\n{client[0]}\n{client[1]}\n{server[0]}\n{server[1]}\n{ts_start}"
     hashed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:9], "big") >> (72 - _HASH_BITS)
     second = min(max(ts_start // 1_000_000, 0), _LAST_SECOND)
     number = second << _HASH_BITS | hashed

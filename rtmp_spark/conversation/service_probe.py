@@ -22,6 +22,7 @@ from rtmp_spark.capture.service import (
     has_tls_record,
     has_tunnel_request,
     recognise,
+    service_port,
 )
 from rtmp_spark.capture.tcp.stream_items import End, Gap, Item, Run
 from rtmp_spark.capture.tcp.tcp_connection import Connection
@@ -161,8 +162,7 @@ class ServiceProbe:
         """Try to find out how to read a direction; once this is known, decode what was held."""
         if self._starts[number] is None:
             prefix, from_start = self._prefix(number)
-            ports = set(self._ports)
-            port = min(RTMP_PORTS & ports or ports)
+            port = service_port(*self._ports)
             self._starts[number] = recognise(prefix, from_start=from_start, final=final, port=port)
         start, other = self._starts[number], self._starts[1 - number]
         if start is None:

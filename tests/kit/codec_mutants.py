@@ -63,8 +63,8 @@ MUTANTS = [
     Mutant(
         "stream id big-endian",
         "chunk/header",
-        '_STREAM_ID = Struct("<I")',
-        '_STREAM_ID = Struct(">I")',
+        '_STREAM_ID: Final = Struct("<I")',
+        '_STREAM_ID: Final = Struct(">I")',
     ),
     Mutant(
         "length of 16 bits",
@@ -164,7 +164,11 @@ MUTANTS = [
     # message.py
     Mutant("top bit of the chunk size kept", "message", "size = raw & 0x7FFFFFFF", "size = raw", "control"),
     Mutant(
-        "chunk size little-endian", "message", '_U32 = struct.Struct(">I")', '_U32 = struct.Struct("<I")', "control"
+        "chunk size little-endian",
+        "message",
+        '_U32: Final = struct.Struct(">I")',
+        '_U32: Final = struct.Struct("<I")',
+        "control",
     ),
     Mutant(
         "window of 0 accepted",
@@ -208,8 +212,8 @@ MUTANTS = [
     Mutant(
         "keys swapped",
         "handshake",
-        "_hmac_sha256(_KEY_TEXTS[side], packet1",
-        "_hmac_sha256(_KEY_TEXTS[_PEER[side]], packet1",
+        "_KEYED[side].copy()",
+        "_KEYED[_PEER[side]].copy()",
         "handshake",
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from rtmp_spark.capture.tcp.connection_share import ConnectionShare
 from rtmp_spark.capture.tcp.interval_collector import IntervalCollector
@@ -13,7 +13,7 @@ from rtmp_spark.capture.tcp.stream_items import Closed, Item, ItemList
 from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
 from rtmp_spark.codec.limits import LINGER_NS, TCP_HISTORY_BYTES_TOTAL, Limits
 
-_NEVER = 1 << 63
+_NEVER: Final = 1 << 63
 
 
 class ConnectionTable:

@@ -6,8 +6,10 @@ Wireshark counts.
 
 from __future__ import annotations
 
-FRAME_BITS = 40
-FRAME_MASK = (1 << FRAME_BITS) - 1
+from typing import Final
+
+FRAME_BITS: Final = 40
+FRAME_MASK: Final = (1 << FRAME_BITS) - 1
 
 
 def frame_no(frame: int) -> int:

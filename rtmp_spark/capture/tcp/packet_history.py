@@ -58,8 +58,8 @@ class PacketHistory:
         """The following packets are from this file."""
         if number == self._file:
             return
-        own = self._in_this_file()[-REMEMBERED_PACKETS:]
-        if len(own):
+        if self._chunks or self._older:
+            own = self._in_this_file()[-REMEMBERED_PACKETS:]
             full = len(own) + len(self._earlier) > REMEMBERED_PACKETS
             self._earlier = np.sort(own if full else np.concatenate([self._earlier, own]))
             self._last = np.concatenate([self._last, own])[-SAVED_PACKETS:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from rtmp_spark.capture.tcp.tcp_connection import Connection, Key
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.limits import BATCH_SEGMENTS, BRIEF_FLOWS_AT_ONCE, DEFAULT_LIMITS, Limits
 
-_NEVER = 1 << 63
-_LIMITS_REACHED = {
+_NEVER: Final = 1 << 63
+_LIMITS_REACHED: Final = {
     "connections_evicted": "the limit of open connections was reached and a connection was closed",
     "flows_evicted": "the limit of connections with only a few packets was reached and a connection was closed",
     "holds_released": "the limit of bytes held after missing TCP data was reached and a gap was declared",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rtmp_spark.capture.packet_block import Ints
 
-MASK = 0xFFFFFFFF
-HALF = 1 << 31
+MASK: Final = 0xFFFFFFFF
+HALF: Final = 1 << 31
 
 
 def distance(seq: int, reference: int) -> int:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from rtmp_spark.capture.tcp.sequence_numbers import distance
 
-_COUNTS = (
+_COUNTS: Final = (
     "packets",
     "captured_bytes",
     "delivered_bytes",
@@ -28,7 +28,7 @@ _COUNTS = (
     "zero_windows",
     "zero_window_ns",
 )
-_POSITIONS = (
+_POSITIONS: Final = (
     "base",
     "synced",
     "syn",
@@ -51,7 +51,7 @@ _POSITIONS = (
     "ts_last_ns",
     "frame_last",
 )
-_SAVED = (*_COUNTS, *_POSITIONS)  # in the order of the saved state
+_SAVED: Final = (*_COUNTS, *_POSITIONS)  # in the order of the saved state
 _saved = attrgetter(*_SAVED)
 
 

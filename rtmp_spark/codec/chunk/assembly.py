@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..errors import ViolationCode
 from ..events import ABORTED, COMPLETE, GAP, TRUNCATED, Event, MessageReceived, Skipped
 from ..message import ABORT, CONTROL_TYPES, SET_CHUNK_SIZE
@@ -11,7 +13,7 @@ from .size import resize
 from .state import ChunkState
 from .stream import ChunkStream
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
 
 
 def open_partial(state: ChunkState, cs: ChunkStream, chunk: bytes, out: list[Event]) -> None:

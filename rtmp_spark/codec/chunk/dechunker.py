@@ -12,6 +12,7 @@ the next message.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ..events import COMPLETE, Event, MessageReceived
 from ..limits import LONGEST_CONTROL
@@ -21,13 +22,14 @@ from .control import check_control
 from .cursor import Cursor
 from .header import EXTENDED
 from .one_chunk import read_chunk
-from .size import resize
+from .size import resize, settle_at_first_cut
 from .state import ChunkState
 from .stream import ChunkStream
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
-_LONG_HEADER = Struct(">II").unpack_from  # basic header and timestamp, length and type of fmt 0 and 1
-_STREAM_ID = Struct("<I").unpack_from  # the only little-endian field
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
+_LONG_HEADER: Final = Struct(">II").unpack_from  # basic header and timestamp, length and type of fmt 0 and 1
+_STREAM_ID: Final = Struct("<I").unpack_from  # the only little-endian field
+_PLAIN_TYPES: Final = frozenset(TYPE_NAMES) - {ABORT}  # Abort ends another message
 
 
 class Dechunker(ChunkState):
@@ -89,8 +91,8 @@ class Dechunker(ChunkState):
                     if not final:
                         self.need = data + (rest if rest < size else size)
                         break
-            after = self._plain_message(buf, pos, end, out)
-            if after < 0:
+            after = self._plain_messages(buf, pos, end, out)
+            if after == pos:
                 if cursor is None:
                     cursor = Cursor(buf, pos, end, final, out)
                 else:
@@ -102,103 +104,111 @@ class Dechunker(ChunkState):
         self.need = max(self.need - pos, 1)
         return pos
 
-    def _plain_message(self, buf: bytes, pos: int, end: int, out: list[Event]) -> int:
-        """The message that starts at `pos`, or its first chunk, if nothing about it is unusual.
+    def _plain_messages(self, buf: bytes, pos: int, end: int, out: list[Event]) -> int:
+        """The messages from `pos` on as long as nothing about them is unusual; of the last one perhaps only its first
+        chunk.
 
-        Returns the position after it, or -1, with nothing changed, to leave it to `read_chunk`. The function is long
-        because every call in it would cost more than 5 % of a message."""
-        byte = buf[pos]
-        csid = byte & 63
-        cs = self.streams.get(csid)
-        if cs is None:
-            if byte >= 64 or csid < 2:
-                return -1
-            cs = ChunkStream(csid)
-        elif cs.active or cs.ext is not None or cs.stale or cs.orphan:
-            return -1
-        if byte < 128:
-            data = pos + 12 if byte < 64 else pos + 8
-            if data > end:
-                return -1
-            first: int
-            second: int
-            first, second = _LONG_HEADER(buf, pos)
-            field, length, type_id = first & 0xFFFFFF, second >> 8, second & 0xFF
-            stream_id: int = _STREAM_ID(buf, pos + 8)[0] if byte < 64 else cs.stream_id
-        else:
-            length, type_id, stream_id = cs.length, cs.type_id, cs.stream_id
-            if byte < 192:
-                data = pos + 4
-                field = int.from_bytes(buf[pos + 1 : data], "big")
+        Returns the position after them: `read_chunk` reads what is there. The function is long because every call in it
+        would cost more than 5 % of a message."""
+        streams, size, base, inferred = self.streams, self.chunk_size, self.base, self.inferred
+        longest = self.limits.message_bytes
+        settled = min(self.old_size, size, DEFAULT_CHUNK_SIZE) if self.old_size else longest
+        if self.size_floor:
+            return pos
+        while pos < end:
+            byte = buf[pos]
+            csid = byte & 63
+            cs = streams.get(csid)
+            if cs is None:
+                if byte >= 64 or csid < 2:
+                    return pos
+                cs = ChunkStream(csid)
+            elif cs.active or cs.ext is not None or cs.stale or cs.orphan:
+                return pos
+            if byte < 128:
+                data = pos + 12 if byte < 64 else pos + 8
+                if data > end:
+                    return pos
+                first: int
+                second: int
+                first, second = _LONG_HEADER(buf, pos)
+                field, length, type_id = first & 0xFFFFFF, second >> 8, second & 0xFF
+                stream_id: int = _STREAM_ID(buf, pos + 8)[0] if byte < 64 else cs.stream_id
             else:
-                data, field = pos + 1, cs.field
-        size = self.chunk_size
-        if (
-            type_id not in TYPE_NAMES
-            or type_id == ABORT  # it ends another message
-            or (type_id < AUDIO and length > LONGEST_CONTROL)
-            or field == EXTENDED
-            or self.size_floor
-            or (self.old_size and length > min(self.old_size, size, DEFAULT_CHUNK_SIZE))
-            or not 0 <= length <= self.limits.message_bytes
-            or (stream_id >= 1 << 24 and csid not in self.streams)
-            or (byte >= 192 and self.high_active)
-        ):
-            return -1
-        whole = True
-        if length <= size:
-            stop, chunks = data + length, 1
-            if stop > end:
-                return -1
-            payload = buf[data:stop]
-        else:
-            # Limits must apply wherever the input is split, so a message that exceeds one takes the slow path.
-            if data + size > end or self.announced + length > self.limits.partial_bytes:
-                return -1
-            chunks = (length - 1) // size + 1
-            stop = data + length + chunks - 1
-            mark = 0xC0 | csid
-            payload = _joined(buf, data, stop, size, mark) if stop <= end and buf[data + size] == mark else b""
-            if not payload:
-                whole, stop = False, data + size
-        delta: int | None = None
-        if byte < 64:
-            rule = "absolute"
-            self.streams[csid] = cs
-            cs.set_time(field)
-        else:
-            rule, delta = ("delta", field) if byte < 192 else cs.repeated_delta(field)
-            if cs.drifted:
-                rule = "inferred"
-            cs.absolute = False
-            cs.delta = delta
-            cs.timestamp += delta
-        cs.field = field
-        cs.length = length
-        cs.type_id = type_id
-        cs.stream_id = stream_id
-        if not whole:
-            cs.rule, cs.used_delta = rule, delta
-            cs.start, cs.fmt, cs.chunk_size = self.base + pos, byte >> 6, size
-            cs.flagged = False
-            open_partial(self, cs, buf[data:stop], out)
-            return stop
-        if payload:
-            cs.first = payload[0]
-        base = self.base
-        message = _new(
-            MessageReceived,
-            (
-                base + pos, base + stop, byte >> 6, csid, type_id, stream_id, cs.timestamp, field, delta, rule,
-                None, length, chunks, size, COMPLETE, 0, self.inferred, payload,
-            ),
-        )  # fmt: skip
-        out.append(message)
-        if type_id < AUDIO:
-            check_control(message, out)
-            if type_id == SET_CHUNK_SIZE:
-                resize(self, payload)
-        return stop
+                length, type_id, stream_id = cs.length, cs.type_id, cs.stream_id
+                if byte < 192:
+                    data = pos + 4
+                    field = int.from_bytes(buf[pos + 1 : data], "big")
+                else:
+                    data, field = pos + 1, cs.field
+            if (
+                type_id not in _PLAIN_TYPES
+                or (type_id < AUDIO and length > LONGEST_CONTROL)
+                or field == EXTENDED
+                or not 0 <= length <= longest
+                or (stream_id >= 1 << 24 and csid not in streams)
+                or (byte >= 192 and self.high_active)
+            ):
+                return pos
+            if length > settled:
+                if not settle_at_first_cut(self, buf, data, length, csid):
+                    return pos
+                settled = longest
+            whole = True
+            if length <= size:
+                stop, chunks = data + length, 1
+                if stop > end:
+                    return pos
+                payload = buf[data:stop]
+            else:
+                # Limits must apply wherever the input is split, so a message that exceeds one takes the slow path.
+                if data + size > end or self.announced + length > self.limits.partial_bytes:
+                    return pos
+                chunks = (length - 1) // size + 1
+                stop = data + length + chunks - 1
+                mark = 0xC0 | csid
+                payload = _joined(buf, data, stop, size, mark) if stop <= end and buf[data + size] == mark else b""
+                if not payload:
+                    whole, stop = False, data + size
+            delta: int | None = None
+            if byte < 64:
+                rule = "absolute"
+                streams[csid] = cs
+                cs.set_time(field)
+            else:
+                rule, delta = ("delta", field) if byte < 192 else cs.repeated_delta(field)
+                if cs.drifted:
+                    rule = "inferred"
+                cs.absolute = False
+                cs.delta = delta
+                cs.timestamp += delta
+            cs.field = field
+            cs.length = length
+            cs.type_id = type_id
+            cs.stream_id = stream_id
+            if not whole:
+                cs.rule, cs.used_delta = rule, delta
+                cs.start, cs.fmt, cs.chunk_size = base + pos, byte >> 6, size
+                cs.flagged = False
+                open_partial(self, cs, buf[data:stop], out)
+                return stop
+            if payload:
+                cs.first = payload[0]
+            message = _new(
+                MessageReceived,
+                (
+                    base + pos, base + stop, byte >> 6, csid, type_id, stream_id, cs.timestamp, field, delta, rule,
+                    None, length, chunks, size, COMPLETE, 0, inferred, payload,
+                ),
+            )  # fmt: skip
+            out.append(message)
+            pos = stop
+            if type_id < AUDIO:
+                check_control(message, out)
+                if type_id == SET_CHUNK_SIZE:
+                    resize(self, payload)
+                    return pos
+        return pos
 
 
 def _joined(buf: bytes, data: int, stop: int, size: int, mark: int) -> bytes:

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-EXTENDED = 0xFFFFFF  # in the timestamp field: the 32-bit extended timestamp follows
-MAX_CSID = 65599
-HEADER_BYTES = (11, 7, 3, 0)  # message header of fmt 0, 1, 2, 3
-LONGEST_HEADER = 3 + HEADER_BYTES[0] + 4
+EXTENDED: Final = 0xFFFFFF  # in the timestamp field: the 32-bit extended timestamp follows
+MAX_CSID: Final = 65599
+HEADER_BYTES: Final = (11, 7, 3, 0)  # message header of fmt 0, 1, 2, 3
+LONGEST_HEADER: Final = 3 + HEADER_BYTES[0] + 4
 
-_U32 = Struct(">I").unpack_from
-_STREAM_ID = Struct("<I").unpack_from  # the only little-endian field
-_new = object.__new__  # with assignments, half the cost of the constructor
+_U32: Final = Struct(">I").unpack_from
+_STREAM_ID: Final = Struct("<I").unpack_from  # the only little-endian field
+_new: Final = object.__new__  # with assignments, half the cost of the constructor
 
 
 class Head(NamedTuple):
@@ -37,7 +37,7 @@ class Head(NamedTuple):
     stream_id: int
 
 
-NO_HEAD = Head(-1, -1, -1)
+NO_HEAD: Final = Head(-1, -1, -1)
 _NO_HEADS: dict[int, Head] = {}
 
 

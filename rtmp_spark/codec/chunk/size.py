@@ -8,7 +8,7 @@ until the next Set Chunk Size or loss.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import ViolationCode
 from ..limits import SETTLE_BYTES, SIZE_AHEAD_BYTES
@@ -20,7 +20,7 @@ from .header import LONGEST_HEADER, ChunkHeader, continuation_header
 from .lookahead import LIKELY, header_ok
 from .state import ABSENT, ChunkState
 
-_SETTLED = 1
+_SETTLED: Final = 1
 
 
 def resize(state: ChunkState, payload: bytes) -> None:
@@ -38,6 +38,17 @@ def resize(state: ChunkState, payload: bytes) -> None:
         state.old_size = 0
 
 
+def settle_at_first_cut(state: ChunkState, buf: bytes, data: int, length: int, csid: int) -> bool:
+    """Whether the byte at which the smaller size would split the message at `data` shows that the new size is used."""
+    new, old = state.chunk_size, state.old_size
+    smaller = new if new < old else old
+    first = data + smaller
+    if not smaller < length <= SETTLE_BYTES or first >= len(buf) or (buf[first] == 0xC0 | csid) != (new < old):
+        return False
+    state.old_size = 0
+    return True
+
+
 def settle_size(state: ChunkState, at: Cursor, header: ChunkHeader) -> int:
     """Find out by the message at the cursor which chunk size is in use, and set it. Returns -1 to wait or if lost."""
     buf, end = at.buf, at.end
@@ -51,12 +62,11 @@ def settle_size(state: ChunkState, at: Cursor, header: ChunkHeader) -> int:
     new, old = state.chunk_size, state.old_size
     if length <= min(new, old):  # neither size splits it; a sender that ignores both still splits at the default
         return _settle_default(state, at, header)
+    if settle_at_first_cut(state, buf, data, length, header.csid):
+        return _SETTLED
     first = data + min(new, old)
     if first >= end:
         return _SETTLED if at.final else state.wait(first + 1)
-    if (buf[first] == mark) == (new < old):
-        state.old_size = 0
-        return _SETTLED
     if new < old:  # is it split where it should be, with a chunk of another message in between?
         between = header_ok(state, at, first)
         if between < 0:

@@ -78,9 +78,11 @@ class ChunkStream:
     def set_time(self, value: int) -> None:
         """Set an absolute timestamp (fmt 0): of all with these 32 bits, the one nearest to the previous timestamp."""
         if self.based:
-            step = (value - self.timestamp + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-            if step <= WRAP31_MS - 0x80000000:
-                step += 0x80000000
+            step = value - self.timestamp
+            if not 0 <= step < 0x80000000:
+                step = (step + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+                if step <= WRAP31_MS - 0x80000000:
+                    step += 0x80000000
             self.timestamp += step
         else:
             self.timestamp = value

@@ -8,12 +8,13 @@ random access are read.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ..errors import DecodeError, ViolationCode
 from ..limits import MAX_PICTURE_SIDE, RECORD_BYTES
 from .record import Bits, VideoConfig, bad
 
-_LENGTH4 = Struct(">IB").unpack_from
+_LENGTH4: Final = Struct(">IB").unpack_from
 
 
 def _rbsp(nal: bytes, header: int) -> Bits:
@@ -23,7 +24,7 @@ def _rbsp(nal: bytes, header: int) -> Bits:
 
 # ---- H.264, ISO 14496-15 5.3.3.1 and ITU-T H.264 7.3.2.1
 
-_AVC_CHROMA_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
+_AVC_CHROMA_PROFILES: Final = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
 
 
 def parse_avc_config(record: bytes) -> VideoConfig:
@@ -128,7 +129,7 @@ def _avc_vui_fps(bits: Bits) -> float | None:
 
 # ---- H.265, ISO 14496-15 8.3.3.1 and ITU-T H.265 7.3.2.2; H.266, ISO 14496-15 11.2.4.2
 
-_HEVC_SPS = 33
+_HEVC_SPS: Final = 33
 
 
 def parse_hevc_config(record: bytes) -> VideoConfig:
@@ -249,8 +250,8 @@ def _nal_fault(body: bytes, start: int, stop: int, pos: int) -> DecodeError:
 
 # NAL unit types of pictures where a decoder can always start, and of those where it cannot. The rest (CRA, GDR) may
 # have either flag. ITU-T H.264 table 7-1, H.265 table 7-1, H.266 table 5
-IDR_TYPES = {"avc": frozenset((5,)), "hevc": frozenset(range(16, 21)), "vvc": frozenset((7, 8))}
-_OTHER_TYPES = {"avc": frozenset((1, 2, 3, 4)), "hevc": frozenset(range(16)), "vvc": frozenset(range(7))}
+IDR_TYPES: Final = {"avc": frozenset((5,)), "hevc": frozenset(range(16, 21)), "vvc": frozenset((7, 8))}
+_OTHER_TYPES: Final = {"avc": frozenset((1, 2, 3, 4)), "hevc": frozenset(range(16)), "vvc": frozenset(range(7))}
 
 
 def random_access(codec: str, types: list[int], body: bytes, length_size: int, start: int, end: int) -> bool | None:
@@ -264,7 +265,7 @@ def random_access(codec: str, types: list[int], body: bytes, length_size: int, s
     return False
 
 
-_OPEN_TYPES = {"avc": frozenset[int](), "hevc": frozenset((21,)), "vvc": frozenset((9, 10))}  # CRA, GDR
+_OPEN_TYPES: Final = {"avc": frozenset[int](), "hevc": frozenset((21,)), "vvc": frozenset((9, 10))}  # CRA, GDR
 
 
 def is_entry_point(codec: str, types: list[int], body: bytes, length_size: int, start: int, end: int) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from zlib import crc32
 
 from ..errors import DecodeError, Fault, Severity, UserError, ViolationCode
@@ -20,7 +20,7 @@ from .codecs import CONFIG_NEEDED, CONFIG_PARSERS, FAMILY_OF, NAL_FAMILIES
 from .record import VideoConfig, bad
 from .tag import MediaTag, TagHeader, Track, make_tag, read_headers
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
 
 
 class TagReader:
@@ -67,14 +67,14 @@ class TagReader:
         return self
 
     def read(
-        self, type_id: int, stream_id: int, timestamp: int, payload: bytes, *, complete: bool = True
+        self, type_id: int, stream_id: int, timestamp: int, payload: bytes, complete: bool = True
     ) -> tuple[list[MediaTag], list[Fault]]:
         """Tags with every column filled, and their faults. Of an incomplete message only the header is used: its body
         neither configures a track nor counts as damaged."""
         if type_id == AUDIO and complete:
             track = self._tracks.get((stream_id, AUDIO, 0))
-            if track is not None and track.family == "aac" and payload[1:2] == b"\1" and payload[0] >> 4 == 10:
-                if track.config is not None and payload[2:3] != b"\xff":
+            if track is not None and track.family == "aac" and track.config is not None and len(payload) > 1:
+                if payload[1] == 1 and payload[0] >> 4 == 10 and payload[2:3] != b"\xff":
                     return [_raw_aac(track, stream_id, timestamp, len(payload))], []
         faults: list[Fault] = []
         headers: list[TagHeader] = []

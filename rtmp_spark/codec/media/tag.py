@@ -8,26 +8,26 @@ follows does not depend on it: a reserved frame type is None, a reserved packet 
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from ..message import AUDIO, VIDEO
 from .codecs import AUDIO_FORMATS, VIDEO_CODECS, WITH_COMPOSITION_TIME
 from .record import bad
 
-_new = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost, which would be most of a frame's
+_new: Final = tuple.__new__  # builds a NamedTuple at a third of its constructor's cost
 
-FRAME_TYPES = (None, "key", "inter", "disposable", "generated", "info", None, None)
-_PACKET_TYPES = ("config", "frame", "end")
-_AUDIO_PACKET_TYPES = {0: "config", 1: "frame", 2: "end", 4: "multichannel_config"}
-_VIDEO_PACKET_TYPES = {0: "config", 1: "frame", 2: "end", 3: "frame", 4: "metadata", 5: "mpeg2ts_config"}
-_CONFIG_TYPES = frozenset(("config", "mpeg2ts_config", "multichannel_config"))
-_MULTITRACK = {AUDIO: 5, VIDEO: 6}
+FRAME_TYPES: Final = (None, "key", "inter", "disposable", "generated", "info", None, None)
+_PACKET_TYPES: Final = ("config", "frame", "end")
+_AUDIO_PACKET_TYPES: Final = {0: "config", 1: "frame", 2: "end", 4: "multichannel_config"}
+_VIDEO_PACKET_TYPES: Final = {0: "config", 1: "frame", 2: "end", 3: "frame", 4: "metadata", 5: "mpeg2ts_config"}
+_CONFIG_TYPES: Final = frozenset(("config", "mpeg2ts_config", "multichannel_config"))
+_MULTITRACK: Final = {AUDIO: 5, VIDEO: 6}
 _MODEX, _METADATA, _FRAMES = 7, 4, 1
 _ONE_TRACK, _MANY_CODECS = 0, 2
 
-_FLAG_RATES = (5512, 11025, 22050, 44100)
-_FIXED_SOUND = {4: (16000, 1), 5: (8000, 1), 11: (16000, 1), 10: (None, None)}  # AAC: the flags have no meaning
-_FIXED_RATES = {7: 8000, 8: 8000, 14: 8000}
+_FLAG_RATES: Final = (5512, 11025, 22050, 44100)
+_FIXED_SOUND: Final = {4: (16000, 1), 5: (8000, 1), 11: (16000, 1), 10: (None, None)}  # AAC: the flags have no meaning
+_FIXED_RATES: Final = {7: 8000, 8: 8000, 14: 8000}
 
 
 class MediaTag(NamedTuple):

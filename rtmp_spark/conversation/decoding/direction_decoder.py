@@ -8,7 +8,7 @@ file.
 from __future__ import annotations
 
 import base64
-from typing import ClassVar, TypedDict
+from typing import ClassVar, Final, TypedDict
 
 from rtmp_spark.capture.tcp.stream_items import Conflict, End, Gap, Item, Lost, Run
 from rtmp_spark.codec.decoder import RtmpDecoder
@@ -16,12 +16,13 @@ from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.events import TRUNCATED, Event, HandshakePart, MessageReceived, Synchronised, Violation
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_WAITING_VIOLATIONS
+from rtmp_spark.codec.phase import CHUNKS
 from rtmp_spark.conversation.decoding.decode_options import DEFAULT_OPTIONS, DecodeOptions
 from rtmp_spark.conversation.decoding.message_facts import MessageFacts, MessageHook, MessagesState
 from rtmp_spark.conversation.decoding.segment_places import PlacesState, SegmentPlaces
 from rtmp_spark.conversation.facts import ConflictFact, Facts, FaultFact, GapFact, HandshakeFact, Unread
 
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 
 
 class DirectionState(TypedDict):
@@ -68,15 +69,14 @@ class DirectionDecoder:
             self.receive_end()
 
     def receive_run(self, run: Run) -> None:
-        if self._messages.base < 0:
-            self._messages.base = run.offset
+        messages, decoder = self._messages, self._decoder
+        if messages.base < 0:
+            messages.base = run.offset
         self._settled = False
         self._places.add(run)
-        self._take(self._decoder.receive_data(run.data))
-        pending = self._decoder.pending_start
-        if pending is None:
-            pending = self._decoder.buffered_from
-        self._places.forget_before(self._messages.base + pending)
+        self._take(decoder.receive_data(run.data))
+        undecoded = decoder.undecoded_from
+        self._places.forget_before(messages.base + (decoder.offset if undecoded is None else undecoded))
 
     def receive_gap(self, gap: Gap) -> None:
         places = self._places
@@ -142,8 +142,7 @@ class DirectionDecoder:
     def settle(self) -> None:
         """All bytes are here: unless a message is incomplete, drop what only later bytes would need."""
         decoder = self._decoder
-        whole = decoder.phase == "chunks" and decoder.pending_start is None and decoder.offset == decoder.buffered_from
-        if whole and not self._waiting:
+        if decoder.phase is CHUNKS and decoder.undecoded_from is None and not self._waiting:
             decoder.forget_headers()
             self._places.forget_all()
             self._settled = True
@@ -172,12 +171,9 @@ class DirectionDecoder:
     def unread(self) -> Unread | None:
         """The first byte that is not decoded: it waits for the rest of its message, which may show what is wrong with
         the beginning, or for more bytes to find a message in."""
-        decoder = self._decoder
-        start = decoder.pending_start
+        start = self._decoder.undecoded_from
         if start is None:
-            if decoder.offset == decoder.buffered_from:
-                return None
-            start = decoder.buffered_from
+            return None
         at, _, ts = self._find(start)
         return Unread(at, ts)
 
@@ -240,9 +236,9 @@ class DirectionDecoder:
         return self._places.find(self._messages.base + offset)
 
     def _handshake(self, event: HandshakePart) -> None:
-        start, end, part, data = event
+        start, end, part, data = event[:]
         at, frame, ts = self._find(end - 1)
-        if part == 0 or (part == 1 and start == 0):
+        if part == 1 and start == 0:  # the capture begins with it
             _, frame, ts = self._find(start)
         self.facts.notable.append(_new(HandshakeFact, (at, ts, frame, part, data)))
 

@@ -97,11 +97,13 @@ class Directions:
 
     def take_facts(self) -> list[tuple[int, Facts]]:
         """(direction, its facts since the last call), of directions that have any."""
-        return [
-            (number, decoder.take_facts())
-            for number, decoder in enumerate(self.decoders)
-            if decoder is not None and (decoder.facts.passed or decoder.facts.notable)
-        ]
+        taken = []
+        for number, decoder in enumerate(self.decoders):
+            if decoder is not None:
+                facts = decoder.facts
+                if facts.passed or facts.notable:
+                    taken.append((number, decoder.take_facts()))
+        return taken
 
     @property
     def unread(self) -> list[Unread]:
@@ -115,7 +117,9 @@ class Directions:
 
     @property
     def _readers(self) -> list[DirectionDecoder | RemoteDirection]:
-        readers = [self._remote.get(number, decoder) for number, decoder in enumerate(self.decoders)]
+        readers: list[DirectionDecoder | RemoteDirection | None] = [*self.decoders]
+        for number, remote in self._remote.items():
+            readers[number] = remote
         return [reader for reader in readers if reader is not None]
 
     @property

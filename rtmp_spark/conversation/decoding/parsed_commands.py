@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.codec.amf import AmfViolation, to_json_values
 from rtmp_spark.codec.command import parse_command
@@ -11,7 +11,7 @@ from rtmp_spark.codec.json_value import Json
 from rtmp_spark.codec.limits import CACHED_COMMANDS, DEFAULT_LIMITS, REPEATED_COMMAND_BYTES, Limits
 from rtmp_spark.codec.shared_arguments import Arguments
 
-_PLAY_STARTS = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
+_PLAY_STARTS: Final = (b"NetStream.Play.Start", b"NetStream.Play.Reset")
 
 
 class ParsedCommand(NamedTuple):

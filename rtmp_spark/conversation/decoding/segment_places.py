@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from rtmp_spark.capture.tcp.stream_items import Run
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import KEPT_SEGMENTS
 
-_FEW_SEGMENTS = 32  # below this, plain Python is faster than numpy calls
+_FEW_SEGMENTS: Final = 32  # below this, plain Python is faster than numpy calls
 
 
 PlacesState = SavedFields  # the columns and `high`
