@@ -18,9 +18,10 @@ _AFTER_CLOSE = (ViolationCode.CMD_NO_RESPONSE, ViolationCode.SESSION_NO_MEDIA, V
 
 
 def drop_explained(findings: FindingFold, ending: Ending, session: Session) -> None:
-    if ViolationCode.MSG_TRUNCATED in findings.codes():
+    codes = findings.codes()
+    if ViolationCode.MSG_TRUNCATED in codes:
         _drop_truncated_messages(findings, ending, session)
-    if findings.codes().isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
+    if codes.isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
         return
     known = findings.first_ones()
     for cause in known:

@@ -30,6 +30,7 @@ _OWN_WORDS = (
     "CMD_NO_RESPONSE", "CMD_STREAM_", "CMD_REFUSED", "CMD_AUTH_ROUND",
 )  # fmt: skip
 _REFUSED = "refused: "  # a reason follows, which a peer wrote
+_WORDS = {severity: severity.value for severity in Severity}
 _PEERS_WORDS = ("MEDIA_CODEC_UNKNOWN", "MEDIA_NOT_NEGOTIATED")
 
 
@@ -160,7 +161,7 @@ class _Folded:
             detail = detail[:DETAIL_CHARACTERS] + "..."
         frame, last = first.frame, self.frame_last
         return (
-            first.code.value, severity.value, first.at_fault, uid, first.direction, first.stream_id, first.msg_no,
+            texts.rule_id, _WORDS[severity], first.at_fault, uid, first.direction, first.stream_id, first.msg_no,
             self.msg_no_last, None if frame is None else frame >> FRAME_BITS, _packet(frame), _packet(last),
             first.ts, self.ts_last, self.count, texts.title, detail, texts.clause, first.expected, first.actual,
             first.fix_hint or texts.fix_hint,
