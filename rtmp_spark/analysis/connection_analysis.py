@@ -6,7 +6,7 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 from rtmp_spark.analysis.observer import Observer
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
@@ -38,7 +38,7 @@ from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
 from rtmp_spark.known_secrets import KnownSecrets, SavedSecrets
 from rtmp_spark.redact import may_have_secrets
 
-_ALL_TIME = 1 << 62  # later than every packet
+_ALL_TIME: Final = 1 << 62  # later than every packet
 
 ConnectionObserver: TypeAlias = Observer["ConnectionAnalysis"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from rtmp_spark.codec.json_value import Json
 from rtmp_spark.conversation.facts import CommandFact, Facts, FaultFact, Notable, Row
@@ -10,8 +11,8 @@ from rtmp_spark.conversation.roles import FROM_CLIENT, FROM_SERVER
 from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor, carries_credentials
 
-_NAMES_OF_RTMP = FROM_CLIENT | FROM_SERVER | {"onMetaData", "@setDataFrame", "@clearDataFrame"}
-_TEXTS = re.compile(rb"[ -~]{4,}")
+_NAMES_OF_RTMP: Final = FROM_CLIENT | FROM_SERVER | {"onMetaData", "@setDataFrame", "@clearDataFrame"}
+_TEXTS: Final = re.compile(rb"[ -~]{4,}")
 
 
 class ConnectionSecrets:

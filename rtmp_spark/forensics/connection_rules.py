@@ -9,7 +9,7 @@ connection can continue in another file or process. The rules that judge single 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import SavedFields
@@ -52,13 +52,13 @@ from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
 from rtmp_spark.forensics.zero_window_seconds import ZeroWindowSeconds
 
-STATE_VERSION = 7
-_STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
-_TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
-_WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
-_RESTARTING = frozenset({"stream_eof", "stream_begin", "stream_dry"})
+STATE_VERSION: Final = 7
+_STREAM_COMMANDS: Final = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
+_TRACK_CHOICES: Final = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
+_WATCHED: Final = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
+_RESTARTING: Final = frozenset({"stream_eof", "stream_begin", "stream_dry"})
 # Faults that make the timestamp of their message meaningless: rules of time ignore it.
-_WRONG_TIMESTAMP = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
+_WRONG_TIMESTAMP: Final = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
 
 
 class RulesState(TypedDict):

@@ -6,6 +6,7 @@ A rule that needs packets which were not captured reports nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rtmp_spark.capture.problem import often
 from rtmp_spark.capture.tcp.half_stream import Stream
@@ -22,7 +23,10 @@ from rtmp_spark.forensics.findings import Finding, lasting
 from rtmp_spark.forensics.loss_rules import loss_findings
 from rtmp_spark.forensics.thresholds import ZERO_WINDOW_US
 
-_SHOWN_BY = {ViolationCode.HS_VERSION: 0, ViolationCode.HS_ENCRYPTED: 0}  # part of the handshake; else the last one
+_SHOWN_BY: Final = {
+    ViolationCode.HS_VERSION: 0,
+    ViolationCode.HS_ENCRYPTED: 0,
+}  # part of the handshake; else the last one
 
 
 def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:

@@ -7,7 +7,7 @@ from the catalogue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.capture.problem import Problem
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_BITS, FRAME_MASK
@@ -18,21 +18,21 @@ from rtmp_spark.conversation.facts import Row
 from rtmp_spark.forensics.catalogue.rules import entry
 
 NETWORK, CAPTURE = "network", "capture"  # at fault, beside client and server
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
 StreamKey = tuple[int | None, int | None]
-_ALL_STREAMS: StreamKey = (None, None)
+_ALL_STREAMS: Final[StreamKey] = (None, None)
 # The fields of a finding, with the names of its code and severity.
 SavedFinding = SavedFields
 # First finding, count, details, last msg_no, last frame, last ts, streams.
 SavedKind = SavedFields
 # Beginnings of rule ids whose texts contain nothing that a peer chose, except for the reason of a refusal.
-_OWN_WORDS = (
+_OWN_WORDS: Final = (
     "CAPTURE_", "TCP_", "TLS_", "RTMPT_", "HS_", "CHUNK_", "MSG_", "CTRL_", "FLOW_", "TIME_", "SESSION_", "MEDIA_",
     "CMD_NO_RESPONSE", "CMD_STREAM_", "CMD_REFUSED", "CMD_AUTH_ROUND",
 )  # fmt: skip
-_REFUSED = "refused: "  # a reason follows, which a peer wrote
-_WORDS = {severity: severity.value for severity in Severity}
-_PEERS_WORDS = ("MEDIA_CODEC_UNKNOWN", "MEDIA_NOT_NEGOTIATED")
+_REFUSED: Final = "refused: "  # a reason follows, which a peer wrote
+_WORDS: Final = {severity: severity.value for severity in Severity}
+_PEERS_WORDS: Final = ("MEDIA_CODEC_UNKNOWN", "MEDIA_NOT_NEGOTIATED")
 
 
 class Finding(NamedTuple):
@@ -72,7 +72,7 @@ class Finding(NamedTuple):
         return cls(ViolationCode[plain[0]], plain[1], Severity(severity) if severity else None, *plain[3:])
 
 
-_CODES_WITH_OWN_WORDS = frozenset(
+_CODES_WITH_OWN_WORDS: Final = frozenset(
     code for code in ViolationCode if code.startswith(_OWN_WORDS) and not code.startswith(_PEERS_WORDS)
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from operator import attrgetter
+from typing import Final
 
 from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
@@ -19,8 +20,8 @@ from rtmp_spark.forensics.ended_connection import Ended
 from rtmp_spark.forensics.loss_rules import loss_pct
 from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
 
-_FIRST_ATTEMPT = (1, None, None)  # attempts.py numbers the others
-_counters = attrgetter(
+_FIRST_ATTEMPT: Final = (1, None, None)  # attempts.py numbers the others
+_counters: Final = attrgetter(
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
     "missed_bytes", "retransmitted_bytes", "out_of_order_packets",
 )  # fmt: skip

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.forensics.software.known_software import FFMPEG_BY_LIBAVFORMAT, KnownSoftware, Software
 from rtmp_spark.forensics.software.traits import Traits
 
-RANDOM = "packet_random"
-_ANY_RANDOM = "other"
-POINTS_NEEDED = 4  # the points of one unmistakable signature, or of several weaker traits together
+RANDOM: Final = "packet_random"
+_ANY_RANDOM: Final = "other"
+POINTS_NEEDED: Final = 4  # the points of one unmistakable signature, or of several weaker traits together
 
 
 class Fingerprint(NamedTuple):
@@ -28,7 +28,7 @@ class Fingerprint(NamedTuple):
 
 
 # Names of traits in the column software_evidence, if they differ.
-_TRAIT_TEXTS = {
+_TRAIT_TEXTS: Final = {
     RANDOM: "first random bytes of the handshake",
     "handshake_text": "text in the handshake",
     "packet_version": "version field of the handshake",

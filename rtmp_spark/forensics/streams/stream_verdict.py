@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.conversation.facts import CLIENT, SERVER
@@ -15,8 +15,8 @@ from rtmp_spark.forensics.streams.track import Track
 from rtmp_spark.forensics.thresholds import SKEW_MINUTES, SKEW_MS, SKEW_MS_PER_MINUTE
 
 # Warnings that degrade a stream, the worst first, and their texts. Texts of verdicts start in lower case, like details.
-_DETAILED = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
-_DEGRADES: dict[ViolationCode, str] = {
+_DETAILED: Final = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
+_DEGRADES: Final[dict[ViolationCode, str]] = {
     ViolationCode.TIME_SLOW: "media arrives slower than real time",
     ViolationCode.TIME_STALL: "no frames arrived for a second or more",
     ViolationCode.FLOW_ACK_STARVED: "the sender received no Acknowledgements",
@@ -32,21 +32,21 @@ _DEGRADES: dict[ViolationCode, str] = {
     ViolationCode.TCP_RESET: "the connection was reset",
 }
 # Texts for the end of a connection while a stream was being published, by close_cause and closed_by.
-_BROKEN_OFF = {
+_BROKEN_OFF: Final = {
     ("peer_vanished", CLIENT): "the client disconnected without FCUnpublish or deleteStream",
     ("peer_vanished", SERVER): "the server reset the connection during the stream",
     ("peer_vanished", None): "the other side or the link to it disappeared during the stream",
     ("idle_timeout", SERVER): "the publisher stopped sending, and the server closed the connection",
     ("unknown", SERVER): "the server closed the connection during the stream",
 }
-_REFUSALS = (
+_REFUSALS: Final = (
     ViolationCode.CMD_REFUSED, ViolationCode.CMD_STREAM_NAME, ViolationCode.CMD_STREAM_ID,
     ViolationCode.SESSION_BAD_NAME, ViolationCode.CMD_AUTH_ROUND,
 )  # fmt: skip
-_SEVERITIES = tuple(Severity)  # worst first
-_NO_TRACK = Track("")
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
-_NO_MEDIA = (ViolationCode.SESSION_NO_MEDIA, ViolationCode.CMD_NO_RESPONSE)
+_SEVERITIES: Final = tuple(Severity)  # worst first
+_NO_TRACK: Final = Track("")
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_NO_MEDIA: Final = (ViolationCode.SESSION_NO_MEDIA, ViolationCode.CMD_NO_RESPONSE)
 
 
 class StreamVerdict(NamedTuple):
