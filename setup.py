@@ -7,8 +7,8 @@ files beside them. tests/test_compiled.py checks the rules that these modules mu
 - Their classes have no subclasses in other modules.
 - They do not rely on mypy narrowing an attribute (`if self.x is None`) across a call that changes it.
 
-Constants that they use for every message are `Final`: compiled code looks up any other variable of a module in a
-dictionary, by name, whenever it is used.
+- Their constants are `Final`, and so are those that they import: C code looks up any other variable of a module in a
+  dictionary, by name, whenever it is used.
 """
 
 from __future__ import annotations

@@ -11,28 +11,27 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import REDACT_LENGTHS, REDACT_WORDS
 
-PREFIX = "key-"
-TOKEN_BYTES = 10  # of the hash
-TOKEN_CHARS = 8 * TOKEN_BYTES // 5  # in base 32
-TOKEN = re.compile(PREFIX + f"[a-z2-7]{{{TOKEN_CHARS}}}")
+PREFIX: Final = "key-"
+TOKEN_BYTES: Final = 10  # of the hash
+TOKEN_CHARS: Final = 8 * TOKEN_BYTES // 5  # in base 32
+TOKEN: Final = re.compile(PREFIX + f"[a-z2-7]{{{TOKEN_CHARS}}}")
 Form = tuple[str, int]  # hash and length
 SavedSecrets = SavedFields  # tokens, lengths, and forms by token
 # A hash is no text of a peer; "10 s" is a time, even if a stream is named "s".
-_LETTERS = r"(?:[^\W_]|[\udc80-\udcff])+"  # and bytes that are not UTF-8
-_WORD = re.compile(rf"(?P<kept>{TOKEN.pattern}|(?<=[0-9] )m?s\b)|{_LETTERS}")
-_MEDIA_FILE = re.compile(r"(?:mp4|flv|mp3|f4v):|\.(?:mp4|flv|f4v|mp3|m4v|mov|smil|stream)$")
-_CORE = re.compile(rf"{_LETTERS}(?:.*{_LETTERS})?", re.DOTALL)
-_LONG_PART = 8  # a part of a path that is at least this long may be the secret in a name like NAME/720p
-_LEAST_GLUED = (
-    8  # letters and digits of a secret that is also found inside a longer word (onNAME); "live" is in "alive"
-)
-_MOST_GLUE = 16  # characters of the word beside the secret
+_LETTERS: Final = r"(?:[^\W_]|[\udc80-\udcff])+"  # and bytes that are not UTF-8
+_WORD: Final = re.compile(rf"(?P<kept>{TOKEN.pattern}|(?<=[0-9] )m?s\b)|{_LETTERS}")
+_MEDIA_FILE: Final = re.compile(r"(?:mp4|flv|mp3|f4v):|\.(?:mp4|flv|f4v|mp3|m4v|mov|smil|stream)$")
+_CORE: Final = re.compile(rf"{_LETTERS}(?:.*{_LETTERS})?", re.DOTALL)
+_LONG_PART: Final = 8  # a part of a path that is at least this long may be the secret in a name like NAME/720p
+# Letters and digits of a secret that is also found inside a longer word (onNAME); "live" is in "alive".
+_LEAST_GLUED: Final = 8
+_MOST_GLUE: Final = 16  # characters of the word beside the secret
 
 
 class Secret(NamedTuple):

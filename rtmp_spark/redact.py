@@ -18,7 +18,7 @@ import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rtmp_spark.codec.limits import (
     REDACT_CACHE_CHARACTERS,
@@ -32,42 +32,44 @@ from rtmp_spark.known_secrets import PREFIX, TOKEN, TOKEN_BYTES, AddedSecrets, K
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-KEY_VARIABLE = "RTMP_SPARK_REDACT_KEY"
+KEY_VARIABLE: Final = "RTMP_SPARK_REDACT_KEY"
 
-_NAMED_BY_FIRST_STRING = frozenset(
+_NAMED_BY_FIRST_STRING: Final = frozenset(
     "publish play play2 releaseStream FCPublish FCUnpublish FCSubscribe FCUnsubscribe deleteStream closeStream "
     "getStreamLength startTransmit stopTransmit".lower().split()
 )
-_SECRET_FIELDS = frozenset(
+_SECRET_FIELDS: Final = frozenset(
     "pass pw authorization user username login response challenge salt opaque nonce cnonce sign sig jwt hmac otp pin "
     "cookie sid session sessionid accesscode".split()
 )
 # Names of fields that end like this are secrets, too: apikey, accessToken, user_password.
-_SECRET_ENDING = r"(?:keys?|secrets?|tokens?|passw(?:or)?d|passphrase|pwd|credentials?|signature|auth|authorization)"
-_SECRET_NAME = re.compile(rf"(?:.*{_SECRET_ENDING}|{'|'.join(sorted(_SECRET_FIELDS))})", re.DOTALL)
-_URL_FIELDS = frozenset("app tcurl swfurl pageurl".split())
-_KEY_LIKE = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_~-]{16,}")  # a generated part of a path
-_PATH_PART = re.compile(r"[^/?#]+")
-_NAME_FIELDS = frozenset({"details", "streamname", "stream", "oldstreamname"})
-_ANSWERS_WITH_NAMES = frozenset(
+_SECRET_ENDING: Final = (
+    r"(?:keys?|secrets?|tokens?|passw(?:or)?d|passphrase|pwd|credentials?|signature|auth|authorization)"
+)
+_SECRET_NAME: Final = re.compile(rf"(?:.*{_SECRET_ENDING}|{'|'.join(sorted(_SECRET_FIELDS))})", re.DOTALL)
+_URL_FIELDS: Final = frozenset("app tcurl swfurl pageurl".split())
+_KEY_LIKE: Final = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_~-]{16,}")  # a generated part of a path
+_PATH_PART: Final = re.compile(r"[^/?#]+")
+_NAME_FIELDS: Final = frozenset({"details", "streamname", "stream", "oldstreamname"})
+_ANSWERS_WITH_NAMES: Final = frozenset(
     "onStatus _error onFCPublish onFCUnpublish onFCSubscribe onFCUnsubscribe onPlayStatus".lower().split()
 )
-_HARMLESS_PARAMETERS = frozenset({"authmod", "reason", "code", "vhost", "type", "mode"})
-_PARAMETER = re.compile(
+_HARMLESS_PARAMETERS: Final = frozenset({"authmod", "reason", "code", "vhost", "type", "mode"})
+_PARAMETER: Final = re.compile(
     r"(?P<mark>[?&#;]|%(?:3[FB]|2[36]))(?P<name>[^=&?#;%\s]+)(?P<equals>=|%3D)(?P<value>[^&\s\]\"']*)", re.IGNORECASE
 )
-_QUERY_PART = re.compile(r"(?P<name>[^=&%]*)(?:(?P<equals>=|%3D)(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
+_QUERY_PART: Final = re.compile(r"(?P<name>[^=&%]*)(?:(?P<equals>=|%3D)(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
 # token=VALUE, "token": VALUE, Authorization: Bearer VALUE
-_ASSIGNED = re.compile(
+_ASSIGNED: Final = re.compile(
     rf"(?<![\w-])(?P<name>[\w-]*{_SECRET_ENDING}(?:[\"']?\s*=\s*[\"']?|[\"']\s*:\s*[\"']?|:\s+)(?:Bearer |Basic )?)"
     r"(?P<value>[^\s&\"',;{}]+)",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(?<=://)(?:[^/\s@:]*:(?!\d{1,5}(?:/|$))[^\s?#]{0,256}|[^/\s]{1,256})(?=@)")
-_MARK = re.compile(r"[?#;]|%3F", re.IGNORECASE)
-_DEFAULT_INSTANCE = "_definst_"  # of Adobe's and Wowza's servers
-_LONG_NUMBER = 1000
-_LONG_VALUE = 8  # a parameter of at least this many characters is also hidden in other texts
+_USER_INFO: Final = re.compile(r"(?<=://)(?:[^/\s@:]*:(?!\d{1,5}(?:/|$))[^\s?#]{0,256}|[^/\s]{1,256})(?=@)")
+_MARK: Final = re.compile(r"[?#;]|%3F", re.IGNORECASE)
+_DEFAULT_INSTANCE: Final = "_definst_"  # of Adobe's and Wowza's servers
+_LONG_NUMBER: Final = 1000
+_LONG_VALUE: Final = 8  # a parameter of at least this many characters is also hidden in other texts
 
 
 def load_key() -> bytes:

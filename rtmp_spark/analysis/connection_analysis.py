@@ -6,7 +6,7 @@ filters and the choice of tables are applied here.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 from rtmp_spark.analysis.observer import Observer
 from rtmp_spark.analysis.row_filter import TS_COLUMNS, ConnectionRows
@@ -34,11 +34,11 @@ from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 from rtmp_spark.forensics.ending_rules import end_findings, wrapping_findings
 from rtmp_spark.forensics.fact_rules import FACTS_WITH_FINDINGS, fact_findings
 from rtmp_spark.forensics.findings import Finding, FindingFold, SavedKind
-from rtmp_spark.forensics.loss_rules import loss_pct
+from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
 from rtmp_spark.known_secrets import KnownSecrets, SavedSecrets
 from rtmp_spark.redact import may_have_secrets
 
-_ALL_TIME = 1 << 62  # later than every packet
+_ALL_TIME: Final = 1 << 62  # later than every packet
 
 ConnectionObserver: TypeAlias = Observer["ConnectionAnalysis"]
 
@@ -62,17 +62,18 @@ class AnalysisContext(NamedTuple):
     observer: ConnectionObserver
     deliveries: Deliveries | None = None
 
-    def first_commands_wanted(self) -> bool:
-        """Whether to keep the first commands of another connection."""
-        return self.observer.first_commands_wanted() or self.settings.filter.by_content
+    def commands_wanted(self) -> bool:
+        """Whether rows or the first commands of another connection are wanted."""
+        wanted = self.sink.wants("commands") or self.settings.filter.by_content
+        return wanted or self.observer.first_commands_wanted()
 
 
 class ConnectionAnalysis:
     """One connection. Call `receive` for each item, `advance` after each window and `close` at its end."""
 
     __slots__ = (
-        "_context", "_rows", "commands", "conversation", "findings", "gave_seconds", "rules", "seconds", "secrets",
-        "session",
+        "_commands_wanted", "_context", "_rows", "commands", "conversation", "findings", "gave_seconds", "rules",
+        "seconds", "secrets", "session",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, context: AnalysisContext) -> None:
@@ -83,9 +84,8 @@ class ConnectionAnalysis:
         self.session = Session()
         self.rules = self._new_rules()
         self.findings = FindingFold()
-        self.commands = CommandRows(
-            self.secrets, table_wanted=context.sink.wants("commands"), first_wanted=context.first_commands_wanted
-        )  # fmt: skip
+        self.commands = CommandRows(self.secrets, table_wanted=context.sink.wants("commands"))
+        self._commands_wanted: bool | None = None  # asked when there are facts
         self.seconds: list[OpenSeconds] = []  # of both directions, from the first second on
         self.gave_seconds = False  # whether rows of `intervals` were emitted
         self._rows = ConnectionRows(context.sink, settings)
@@ -218,7 +218,10 @@ class ConnectionAnalysis:
 
     def _apply(self, released: Release) -> None:
         """Pass facts to the session, then to the rules."""
+        if self._commands_wanted is None:
+            self._commands_wanted = self._context.commands_wanted()
         session, rules, secrets = self.session, self.rules, self.secrets
+        shows_commands = self._commands_wanted
         names = (self.direction_name(0), self.direction_name(1))
         found: list[Finding] = []
         for _, number, _, fact in released.facts:
@@ -231,7 +234,8 @@ class ConnectionAnalysis:
                     found += answer_findings(session, exchange, secrets)
                 if rules is not None:
                     rules.receive_command(direction, fact)
-                self.commands.add(exchange)
+                if shows_commands:
+                    self.commands.add(exchange)
             elif isinstance(fact, MediaRows):
                 for media in session.receive_media(direction, fact.rows, fact.known_at):
                     if rules is not None:
@@ -246,8 +250,9 @@ class ConnectionAnalysis:
             found = rules.advance(released.up_to) + found
         if found:
             self.findings.extend([finding.without_secrets(secrets.hide) for finding in found])
-        for direction, rows in sorted(self.commands.take().items()):
-            self._rows.add("commands", self.uid, direction, rows)
+        if shows_commands:
+            for direction, rows in sorted(self.commands.take().items()):
+                self._rows.add("commands", self.uid, direction, rows)
         self._rows.release(self.uid, session.spans)
 
     # -- rows -----------------------------------------------------------------------------------------------------
@@ -308,15 +313,19 @@ class ConnectionAnalysis:
         sink, settings, session, uid = self._context.sink, self._context.settings, self.session, self.uid
         if sink.wants("handshakes"):
             sink.add("handshakes", handshake_rows(uid, session.handshake))
+        app = session.app and self.secrets.address(session.app)
         for span in session.spans:
-            measured = {} if self.rules is None else self.rules.stream_columns(span, self.findings)
-            measured["loss_pct"] = loss_pct(ending.streams[span.direction])
-            sink.add_late("streams", [stream_row(uid, session, span, self.secrets, measured)])
+            if self.rules is None:
+                columns = StreamColumns(gaps=session.gaps[span.direction])
+            else:
+                columns = self.rules.stream_columns(span, self.findings)
+            row = stream_row(uid, app, span, self.secrets, columns, ending.streams[span.direction])
+            sink.add_late("streams", [row])
         sink.add_late("endings", [ended_connection(self.conversation, ending, cause)])
         self._rows.add_findings(self.findings.rows(uid, self.secrets.hide))
         if sink.wants("connections"):
             row = connection_row(
-                self.conversation, session, self.rules, self.secrets, settings.sensor, ending, cause
+                self.conversation, session, self.rules, self.secrets, settings.sensor, ending, cause, app
             )  # fmt: skip
             sink.add("connections", [row])
 

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from rtmp_spark.analysis.connection_analysis import (
     AnalysisContext,
@@ -43,9 +43,9 @@ from rtmp_spark.forensics.attempts import number_attempts
 from rtmp_spark.forensics.deliveries.delivery_matching import Deliveries
 
 _Analysis: TypeAlias = ConnectionAnalysis | ClosedEarly
-_AFTER_ALL = 1 << 62  # later than every packet
-_SETTLED_TABLES = ("connections", "streams", "findings")
-_NO_SECOND = 1 << 40  # later than every second
+_AFTER_ALL: Final = 1 << 62  # later than every packet
+_SETTLED_TABLES: Final = ("connections", "streams", "findings")
+_NO_SECOND: Final = 1 << 40  # later than every second
 
 
 class AnalysisCore:

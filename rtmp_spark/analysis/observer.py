@@ -26,7 +26,7 @@ class Observer(Generic[Analysis]):
         """What to keep of a connection that is over; it may be called in another process than `noted`."""
 
     def first_commands_wanted(self) -> bool:
-        """Whether `note` needs the first commands of another connection; called once for each that has commands and is
+        """Whether `note` needs the first commands of another connection; called once for each that is RTMP and
         wanted as far as its addresses and uid show."""
         return False
 

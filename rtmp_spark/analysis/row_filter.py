@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.analysis.row_sink import RowSink
 from rtmp_spark.analysis.settings import Settings
@@ -12,11 +12,11 @@ from rtmp_spark.conversation.stream_span import StreamSpan
 from rtmp_spark.schema import MESSAGE_TABLES, column_names
 
 # The column that time filters compare, in rows without uid and direction.
-_TIME = {"messages": "ts_last", "controls": "ts", "media_tags": "ts", "commands": "ts"}
-TS_COLUMNS = {table: column_names(table).index(name) - 2 for table, name in _TIME.items()}
-_INTERVAL_TS = column_names("intervals").index("ts_second")
-_FINDING_TS = column_names("findings").index("ts")
-_LAST_US = 999_999  # of a second
+_TIME: Final = {"messages": "ts_last", "controls": "ts", "media_tags": "ts", "commands": "ts"}
+TS_COLUMNS: Final = {table: column_names(table).index(name) - 2 for table, name in _TIME.items()}
+_INTERVAL_TS: Final = column_names("intervals").index("ts_second")
+_FINDING_TS: Final = column_names("findings").index("ts")
+_LAST_US: Final = 999_999  # of a second
 assert set(TS_COLUMNS) | {"payloads"} == set(MESSAGE_TABLES)
 
 

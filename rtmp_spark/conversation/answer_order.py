@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_KNOWN_REQUESTS, NEARBY_US
 from rtmp_spark.conversation.command_arguments import status
 from rtmp_spark.conversation.facts import CommandFact, Notable
 
-_STREAM_REQUESTS = frozenset({"publish", "play", "play2"})
-_ANSWERS = frozenset({"_result", "_error", "onStatus"})
-_NO_REQUESTS = _ANSWERS | {"onFCPublish", "onFCUnpublish", "onFCSubscribe"}
-_STARTS = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
-_NO_REQUEST = (-1, 0, 0, None)
+_STREAM_REQUESTS: Final = frozenset({"publish", "play", "play2"})
+_ANSWERS: Final = frozenset({"_result", "_error", "onStatus"})
+_NO_REQUESTS: Final = _ANSWERS | {"onFCPublish", "onFCUnpublish", "onFCSubscribe"}
+_STARTS: Final = frozenset({"NetStream.Play.Start", "NetStream.Publish.Start"})
+_NO_REQUEST: Final = (-1, 0, 0, None)
 
 
 # A fact and its place in the order of both directions: (packet, direction, sequence, fact). The sequence orders the

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
 from rtmp_spark.conversation.command_arguments import Status
 from rtmp_spark.conversation.facts import STREAM_STARTS, CommandFact
 
-ANSWERED_BY_STATUS = STREAM_STARTS | {"pause", "seek"}
-_NEED_AN_ANSWER = frozenset({"connect", "createStream"})
-_PLAYS = frozenset({"play", "play2"})
-_AFTER_RESET = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
+ANSWERED_BY_STATUS: Final = STREAM_STARTS | {"pause", "seek"}
+_NEED_AN_ANSWER: Final = frozenset({"connect", "createStream"})
+_PLAYS: Final = frozenset({"play", "play2"})
+_AFTER_RESET: Final = frozenset({"NetStream.Play.Start", "NetStream.Play.Reset", "NetStream.Data.Start"})
 
 
 RequestState = SavedFields  # the arguments of `Request`

@@ -8,7 +8,7 @@ by the rules in forensics/. Its state is a value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity
 from rtmp_spark.codec.json_value import Json, SavedFields
@@ -40,18 +40,18 @@ from rtmp_spark.conversation.pending_requests import ANSWERED_BY_STATUS, Pending
 from rtmp_spark.conversation.stream_span import StreamSpan
 from rtmp_spark.known_secrets import KnownSecrets
 
-_new = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
-BAD_NAME = "NetStream.Publish.BadName"
-_NONE_YET: Mapping[str, int] = {"c2s": 0, "s2c": 0}  # shared by all connections without gaps or faults
-_ANSWERS = frozenset({"_result", "_error", "onStatus", "onFCPublish", "onFCUnpublish", "onFCSubscribe"})
-_TEARDOWN = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
-_TEARDOWN_CODES = frozenset(
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+BAD_NAME: Final = "NetStream.Publish.BadName"
+_NONE_YET: Final[Mapping[str, int]] = {"c2s": 0, "s2c": 0}  # shared by all connections without gaps or faults
+_ANSWERS: Final = frozenset({"_result", "_error", "onStatus", "onFCPublish", "onFCUnpublish", "onFCSubscribe"})
+_TEARDOWN: Final = frozenset({"deleteStream", "closeStream", "FCUnpublish"})
+_TEARDOWN_CODES: Final = frozenset(
     {"NetStream.Play.Stop", "NetStream.Play.UnpublishNotify", "NetStream.Unpublish.Success"}
 )  # fmt: skip
-_NOTED_REQUESTS = ANSWERED_BY_STATUS | _TEARDOWN | {"connect"}
-_REFUSABLE = frozenset({"connect", "createStream", "publish", "play", "play2"})
+_NOTED_REQUESTS: Final = ANSWERED_BY_STATUS | _TEARDOWN | {"connect"}
+_REFUSABLE: Final = frozenset({"connect", "createStream", "publish", "play", "play2"})
 # Error codes that refuse none of these.
-_OTHER_TROUBLE = (
+_OTHER_TROUBLE: Final = (
     "NetStream.Record.", "NetStream.Seek.", "NetStream.Pause.", "NetStream.Unpause.", "SharedObject.",
     "NetConnection.Connect.AppShutdown", "NetConnection.Connect.Closed", "NetConnection.Connect.IdleTimeOut",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Any, ClassVar, Final, NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.json_value import Json, SavedFields
@@ -20,9 +20,9 @@ from rtmp_spark.forensics.findings import Finding, SavedFinding
 from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.thresholds import PING_US, STARVED_WINDOWS, STOPPED_US
 
-_RESTART = 0xF0000000  # above this nginx-rtmp and SRS restart their counter at 0
-_WRAP = 1 << 32
-_NO_DIRECTIONS: frozenset[str] = frozenset()
+_RESTART: Final = 0xF0000000  # above this nginx-rtmp and SRS restart their counter at 0
+_WRAP: Final = 1 << 32
+_NO_DIRECTIONS: Final[frozenset[str]] = frozenset()
 _known_at, _start = itemgetter(0), itemgetter(2)  # of a Place
 
 
@@ -88,7 +88,7 @@ class _Sent:
         return sent
 
 
-_values = attrgetter(*_Sent.__slots__)
+_values: Final = attrgetter(*_Sent.__slots__)
 
 
 class FlowState(TypedDict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.ending import Ending
@@ -13,7 +15,13 @@ from rtmp_spark.forensics.position import Position
 from rtmp_spark.forensics.stream_id_rules import refused_finding
 from rtmp_spark.forensics.thresholds import RESPONSE_LIMIT_US
 
-_IN_USE = ("already", "in use", "is publishing", "busy", "duplicate")  # words of servers about a name that is taken
+_IN_USE: Final = (
+    "already",
+    "in use",
+    "is publishing",
+    "busy",
+    "duplicate",
+)  # words of servers about a name that is taken
 
 
 def answer_findings(session: Session, exchange: Exchange, secrets: ConnectionSecrets) -> list[Finding]:

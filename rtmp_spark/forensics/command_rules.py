@@ -7,6 +7,7 @@ requests are matched with their responses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import Json, SavedFields
@@ -19,10 +20,10 @@ from rtmp_spark.forensics.findings import Finding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
 
-_NO_DIRECTIONS: frozenset[str] = frozenset()
-_RESPONSES = frozenset({"_result", "_error"})
+_NO_DIRECTIONS: Final[frozenset[str]] = frozenset()
+_RESPONSES: Final = frozenset({"_result", "_error"})
 # Peers do not respond to these with their transaction id, so reusing an id is harmless.
-_UNANSWERED = frozenset(
+_UNANSWERED: Final = frozenset(
     "publish play play2 pause seek receiveAudio receiveVideo deleteStream closeStream FCUnpublish onStatus onBWDone "
     "onFCPublish onFCUnpublish onFCSubscribe".split()
 )

@@ -9,7 +9,7 @@ connection can continue in another file or process. The rules that judge single 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import SavedFields
@@ -47,17 +47,18 @@ from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.pace import TcpTrouble, fast_finding, slow_finding
 from rtmp_spark.forensics.streams.stalls import receiver_waited
 from rtmp_spark.forensics.streams.stream_measure import MeasureState, StreamMeasure
+from rtmp_spark.forensics.streams.stream_verdict import StreamColumns, StreamVerdict
 from rtmp_spark.forensics.thresholds import NO_MEDIA_US, STOPPED_US
 from rtmp_spark.forensics.timestamp_rollover import extension_break
 from rtmp_spark.forensics.zero_window_seconds import ZeroWindowSeconds
 
-STATE_VERSION = 7
-_STREAM_COMMANDS = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
-_TRACK_CHOICES = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
-_WATCHED = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
-_RESTARTING = frozenset({"stream_eof", "stream_begin", "stream_dry"})
+STATE_VERSION: Final = 7
+_STREAM_COMMANDS: Final = STREAM_STARTS | {"pause", "pauseRaw", "seek"}
+_TRACK_CHOICES: Final = frozenset({"receiveAudio", "receiveVideo"})  # a player may switch one of them off
+_WATCHED: Final = _STREAM_COMMANDS | _TRACK_CHOICES | {"connect", "onMetaData", "@setDataFrame", "onStatus"}
+_RESTARTING: Final = frozenset({"stream_eof", "stream_begin", "stream_dry"})
 # Faults that make the timestamp of their message meaningless: rules of time ignore it.
-_WRONG_TIMESTAMP = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
+_WRONG_TIMESTAMP: Final = (ViolationCode.CHUNK_EXT_DELTA_ABSOLUTE, ViolationCode.CHUNK_DELTA_NEGATIVE)
 
 
 class RulesState(TypedDict):
@@ -328,24 +329,24 @@ class ConnectionRules:
     def server(self) -> Fingerprint:
         return recognise(self.traits.found("s2c"), SERVERS, self._secrets.hide_all)
 
-    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> dict[str, object]:
+    def stream_columns(self, span: StreamSpan, findings: FindingFold) -> StreamColumns:
         """Measured columns of `streams` and the verdict; after `end`."""
         measure = self._measure(span)
-        return stream_verdict.columns(measure, self.connect_ts) | self._verdict(span, measure, findings)
+        return stream_verdict.columns(measure, self.connect_ts, self._verdict(span, measure, findings))
 
-    def _verdict(self, span: StreamSpan, measure: StreamMeasure, findings: FindingFold) -> dict[str, object]:
+    def _verdict(self, span: StreamSpan, measure: StreamMeasure, findings: FindingFold) -> StreamVerdict:
         close = self._close or _Close("unknown", None, 0)
         too_late = 0 < close.server_closed_us < span.left_at  # a teardown sent to a server that had closed
         is_broken = span.role == "publish" and (too_late or not span.ended)
-        own = {stream_key(span.ts_start, span.stream_id)}  # earlier and later streams may have the same id
-        if span is self._first_spans[span.direction, span.stream_id]:  # reported before this stream was known
-            own |= {stream_key(None, stream_id) for stream_id in (span.stream_id, span.media_stream_id)}
-        judges = span.refused or not measure.has_frames or not findings.has_only_infos()
-        known = findings.first_ones(own) if judges else []  # infos say nothing about a stream with frames
-        word, rule, text = stream_verdict.verdict(
+        known: list[Finding] = []
+        if span.refused or not measure.has_frames or not findings.has_only_infos():  # else infos say nothing about it
+            own = {stream_key(span.ts_start, span.stream_id)}  # earlier and later streams may have the same id
+            if span is self._first_spans[span.direction, span.stream_id]:  # reported before this stream was known
+                own |= {stream_key(None, stream_id) for stream_id in (span.stream_id, span.media_stream_id)}
+            known = findings.first_ones(own)
+        return stream_verdict.verdict(
             measure, span.refused, known, (close.cause, close.closed_by) if is_broken else None
         )
-        return {"verdict": word, "verdict_rule_id": rule, "verdict_text": text}
 
     # -- state ----------------------------------------------------------------------------------------------------
 

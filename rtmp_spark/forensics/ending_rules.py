@@ -6,8 +6,10 @@ A rule that needs packets which were not captured reports nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rtmp_spark.capture.problem import often
+from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.capture.unwrap.wrapping import Noted
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.codec.limits import KEPT_CONFLICTS, TEARDOWN_US
@@ -21,32 +23,42 @@ from rtmp_spark.forensics.findings import Finding, lasting
 from rtmp_spark.forensics.loss_rules import loss_findings
 from rtmp_spark.forensics.thresholds import ZERO_WINDOW_US
 
-_SHOWN_BY = {ViolationCode.HS_VERSION: 0, ViolationCode.HS_ENCRYPTED: 0}  # part of the handshake; else the last one
+_SHOWN_BY: Final = {
+    ViolationCode.HS_VERSION: 0,
+    ViolationCode.HS_ENCRYPTED: 0,
+}  # part of the handshake; else the last one
 
 
 def end_findings(ending: Ending, session: Session, cause: str) -> list[Finding]:
     """Findings about the connection as a whole."""
-    return [
-        *_not_captured(ending),
-        *_zero_windows(ending),
-        *_more_conflicts(ending),
-        *loss_findings(ending),
-        *_duplicates(ending),
-        *_reset(ending, session),
-        *_handshake(ending, session),
-        *unanswered_findings(ending, session, cause),
-        _end(ending, cause),
-    ]
+    found = _tcp_findings(ending) + _handshake(ending, session) + unanswered_findings(ending, session, cause)
+    if ending.close_kind == "rst":
+        found += _reset(ending, session)
+    found.append(_end(ending, cause))
+    return found
 
 
-def _more_conflicts(ending: Ending) -> list[Finding]:
-    """Counts the conflicts that reassembly did not report one by one."""
-    found = []
+def _tcp_findings(ending: Ending) -> list[Finding]:
+    found: list[Finding] = []
+    frame, ts = ending.frame_first, ending.ts_start
+    if ending.midstream:
+        found.append(Finding(ViolationCode.TCP_MIDSTREAM, "no SYN was captured", frame=frame, ts=ts))
     for direction, stream in ending.streams.items():
+        if not stream.packets:
+            detail = f"no packet from the {SENDER[direction]} was captured"
+            code = ViolationCode.TCP_ONE_DIRECTION
+            found.append(Finding(code, detail, direction=direction, frame=frame, ts=ts))
+        if stream.zero_windows:
+            found.append(_zero_windows(direction, stream))
         more = stream.conflicts - KEPT_CONFLICTS
-        if more > 0:
+        if more > 0:  # which reassembly did not report one by one
             detail = f"{more} more packets with different content"
             found.append(Finding(ViolationCode.TCP_CONFLICT, detail, direction=direction, times=more))
+        if stream.loss.segments:
+            found += loss_findings(direction, stream)
+    again = sum([stream.duplicate_packets for stream in ending.streams.values()])
+    if again:
+        found.append(_duplicates(ending, again))
     return found
 
 
@@ -64,55 +76,31 @@ def wrapping_findings(conversation: Conversation, notes: Sequence[Noted]) -> lis
     return found
 
 
-def _not_captured(ending: Ending) -> list[Finding]:
-    found = []
-    frame, ts = ending.frame_first, ending.ts_start
-    if ending.midstream:
-        found.append(Finding(ViolationCode.TCP_MIDSTREAM, "no SYN was captured", frame=frame, ts=ts))
-    for direction in ("c2s", "s2c"):
-        if not ending.recorded(direction):
-            detail = f"no packet from the {SENDER[direction]} was captured"
-            code = ViolationCode.TCP_ONE_DIRECTION
-            found.append(Finding(code, detail, direction=direction, frame=frame, ts=ts))
-    return found
+def _zero_windows(direction: str, stream: Stream) -> Finding:
+    receiver = RECEIVER[direction]
+    detail = (
+        f"the {receiver} closed its window {often(stream.zero_windows)}, for "
+        f"{lasting(stream.zero_window_ns // 1000)} in total; the {SENDER[direction]} waited"
+    )
+    severity = Severity.INFO if stream.zero_window_ns < ZERO_WINDOW_US * 1000 else None
+    return Finding(
+        ViolationCode.TCP_ZERO_WINDOW, detail, severity, receiver, direction, frame=stream.zero_frame,
+        ts=stream.zero_ts_ns // 1000, times=stream.zero_windows,
+    )  # fmt: skip
 
 
-def _zero_windows(ending: Ending) -> list[Finding]:
-    found = []
-    for direction, stream in ending.streams.items():
-        if stream.zero_windows:
-            receiver = RECEIVER[direction]
-            detail = (
-                f"the {receiver} closed its window {often(stream.zero_windows)}, for "
-                f"{lasting(stream.zero_window_ns // 1000)} in total; the {SENDER[direction]} waited"
-            )
-            short = stream.zero_window_ns < ZERO_WINDOW_US * 1000
-            severity = Severity.INFO if short else None
-            found.append(
-                Finding(
-                    ViolationCode.TCP_ZERO_WINDOW, detail, severity, receiver, direction, frame=stream.zero_frame,
-                    ts=stream.zero_ts_ns // 1000, times=stream.zero_windows,
-                )
-            )  # fmt: skip
-    return found
-
-
-def _duplicates(ending: Ending) -> list[Finding]:
-    """Packets that were recorded more than once."""
+def _duplicates(ending: Ending, again: int) -> Finding:
+    """`again` packets were recorded more than once."""
     streams = ending.streams.values()
-    again = sum([stream.duplicate_packets for stream in streams])
-    if not again:
-        return []
     share = again / (again + sum(stream.packets for stream in streams))
     frame, ts_ns = min((s.duplicate_frame, s.duplicate_ts_ns) for s in streams if s.duplicate_frame is not None)
     detail = f"{100 * share:.1f} % of the packets are copies of packets that were recorded before"
-    code = ViolationCode.CAPTURE_DUPLICATES
-    return [Finding(code, detail, frame=frame, ts=ts_ns // 1000, times=again)]
+    return Finding(ViolationCode.CAPTURE_DUPLICATES, detail, frame=frame, ts=ts_ns // 1000, times=again)
 
 
 def _reset(ending: Ending, session: Session) -> list[Finding]:
-    """A reset without a teardown or refusal before it."""
-    if ending.close_kind != "rst" or session.teardown_ts or ending.belongs_to_refusal(session):
+    """A reset; none if a teardown or refusal explains it."""
+    if session.teardown_ts or ending.belongs_to_refusal(session):
         return []
     lost = max((ts for d, ts in session.gap_ts.items() if session.gaps[d]), default=None)
     if lost is not None and ending.ts_end - lost < TEARDOWN_US:

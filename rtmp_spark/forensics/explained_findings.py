@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.conversation.ending import Ending, player_left
 from rtmp_spark.conversation.facts import CLIENT, RECEIVER
@@ -10,17 +12,18 @@ from rtmp_spark.forensics.findings import FindingFold
 from rtmp_spark.forensics.thresholds import REFUSED_AFTER_ERROR_US, RESET_AFTER_ERROR_US
 
 # A finding of the first rule in a direction explains those of the others.
-_EXPLAINS = {
+_EXPLAINS: Final = {
     ViolationCode.CHUNK_LIMIT: (ViolationCode.MSG_TRUNCATED,),
 }
 # Findings that follow from a close which answers an error.
-_AFTER_CLOSE = (ViolationCode.CMD_NO_RESPONSE, ViolationCode.SESSION_NO_MEDIA, ViolationCode.MSG_TRUNCATED)
+_AFTER_CLOSE: Final = (ViolationCode.CMD_NO_RESPONSE, ViolationCode.SESSION_NO_MEDIA, ViolationCode.MSG_TRUNCATED)
 
 
 def drop_explained(findings: FindingFold, ending: Ending, session: Session) -> None:
-    if ViolationCode.MSG_TRUNCATED in findings.codes():
+    codes = findings.codes()
+    if ViolationCode.MSG_TRUNCATED in codes:
         _drop_truncated_messages(findings, ending, session)
-    if findings.codes().isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
+    if codes.isdisjoint(_EXPLAINS) and Severity.ERROR not in findings.severities():
         return
     known = findings.first_ones()
     for cause in known:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.conversation.facts import SENDER, ConflictFact, FaultFact, GapFact, Notable
 from rtmp_spark.conversation.session import Session
 from rtmp_spark.forensics.findings import CAPTURE, NETWORK, Finding
 
-_LOST_BY = {
+_LOST_BY: Final = {
     None: "the receiver's packets were not captured, so it is unknown whether they arrived",
     True: "the receiver acknowledged them, so the capture tool dropped them",
     False: "the receiver did not acknowledge them",
 }
-_CHECKSUM = {
+_CHECKSUM: Final = {
     None: "",
     True: "; the TCP checksum of the later packet is correct, so the sender sent both",
     False: "; the TCP checksum of the later packet is wrong: the network or the capture tool damaged it",
 }
-FACTS_WITH_FINDINGS = frozenset({FaultFact, GapFact, ConflictFact})
-_HANDSHAKE = "HS_"  # judged at the end of the connection, from both sides
+FACTS_WITH_FINDINGS: Final = frozenset({FaultFact, GapFact, ConflictFact})
+_HANDSHAKE: Final = "HS_"  # judged at the end of the connection, from both sides
 
 
 def fact_findings(session: Session, direction: str, fact: Notable) -> list[Finding]:

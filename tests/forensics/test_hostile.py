@@ -120,7 +120,7 @@ def test_rules_accept_any_facts(steps: list[tuple[str, Any]]) -> None:
         assert row[_RULE_ID] and row[_TITLE]
     for span in session.spans:
         columns = rules.stream_columns(span, findings)
-        assert columns["verdict"] in ("ok", "degraded", "failed", "no_media", "unknown")
+        assert columns.verdict in ("ok", "degraded", "failed", "no_media", "unknown")
     assert rules.client() and rules.server()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import NamedTuple
 
 from rtmp_spark.capture.tcp.frame_numbers import FRAME_MASK
@@ -26,17 +25,13 @@ class Shown(NamedTuple):
 
 class CommandRows:
     """Commands of one connection. If the table is wanted, `take` returns their rows. Otherwise `seen` counts them, and
-    the first ones are kept in `first` if `first_wanted`, which is called at the first command, returns True."""
+    the first ones are kept in `first`."""
 
-    __slots__ = ("_first_wanted", "_keep", "_rows", "_secrets", "_table_wanted", "first", "seen")
+    __slots__ = ("_rows", "_secrets", "_table_wanted", "first", "seen")
 
-    def __init__(
-        self, secrets: ConnectionSecrets, *, table_wanted: bool, first_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, secrets: ConnectionSecrets, *, table_wanted: bool) -> None:
         self._secrets = secrets
         self._table_wanted = table_wanted
-        self._first_wanted = first_wanted
-        self._keep = 0  # how many of the first commands
         self._rows: dict[str, list[Row]] = {}
         self.first: list[Exchange] = []
         self.seen = 0
@@ -45,10 +40,8 @@ class CommandRows:
         if self._table_wanted:
             self._rows.setdefault(exchange.direction, []).append(self.row(exchange))
         else:
-            if not self.seen:
-                self._keep = FIRST_COMMANDS if self._first_wanted() else 0
             self.seen += 1
-            if len(self.first) < self._keep:
+            if len(self.first) < FIRST_COMMANDS:
                 self.first.append(exchange)
 
     def take(self) -> dict[str, list[Row]]:

@@ -6,7 +6,7 @@ or when the connection ends. Nothing is interpolated: a second without packets a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.conversation.facts import MediaSecond, Row, add_seconds
@@ -44,8 +44,8 @@ class TcpSecond(NamedTuple):
 
 
 SecondsState = SavedFields  # seconds and their figures, of TCP and of media
-_NO_TCP = TcpSecond(0, 0, 0, 0, 0, -1, -1, 0, 0)
-_NO_MEDIA = MediaSecond()
+_NO_TCP: Final = TcpSecond(0, 0, 0, 0, 0, -1, -1, 0, 0)
+_NO_MEDIA: Final = MediaSecond()
 
 
 class OpenSeconds:

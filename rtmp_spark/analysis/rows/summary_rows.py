@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
 from operator import attrgetter
+from typing import Final
 
+from rtmp_spark.capture.tcp.half_stream import Stream
 from rtmp_spark.conversation.connection_secrets import ConnectionSecrets
 from rtmp_spark.conversation.conversation import Conversation
 from rtmp_spark.conversation.ending import Ending
@@ -17,10 +18,10 @@ from rtmp_spark.conversation.stream_span import StreamSpan
 from rtmp_spark.forensics.connection_rules import ConnectionRules
 from rtmp_spark.forensics.ended_connection import Ended
 from rtmp_spark.forensics.loss_rules import loss_pct
-from rtmp_spark.schema import column_names
+from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
 
-_STREAM_COLUMNS = column_names("streams")[:-1]  # without ingest_id
-_counters = attrgetter(
+_FIRST_ATTEMPT: Final = (1, None, None)  # attempts.py numbers the others
+_counters: Final = attrgetter(
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
     "missed_bytes", "retransmitted_bytes", "out_of_order_packets",
 )  # fmt: skip
@@ -34,7 +35,9 @@ def connection_row(
     sensor: str,
     ending: Ending,
     cause: str,
+    app: str | None,
 ) -> Row:
+    """`app` without its secrets."""
     connection, redact = conversation.connection, secrets.redactor
     client = conversation.client or 0
     ends = conversation.ends
@@ -49,7 +52,7 @@ def connection_row(
         sensor, connection.vlan, community_id(*ends), conversation.service_name, connection.midstream,
         ending.closed_by, ending.close_kind, cause, *[None if s is None else s // 1000 for s in silence],
         *[stream.unacked_bytes for stream in both], *counted,
-        session.app and secrets.address(session.app), session.tc_url and secrets.address(session.tc_url),
+        app, session.tc_url and secrets.address(session.tc_url),
         session.flash_ver and secrets.hide(session.flash_ver), session.server_ver and secrets.hide(session.server_ver),
         *_software(rules), list(names),
         wrapping.session_id, wrapping.server_name, wrapping.tls_version, wrapping.tls_cipher,
@@ -89,25 +92,10 @@ def handshake_rows(uid: str, handshake: Handshakes) -> list[Row]:
 
 
 def stream_row(
-    uid: str, session: Session, span: StreamSpan, secrets: ConnectionSecrets, measured: Mapping[str, object]
+    uid: str, app: str | None, span: StreamSpan, secrets: ConnectionSecrets, columns: StreamColumns, stream: Stream
 ) -> Row:
-    """`measured` are the columns that the rules give."""
-    redact = secrets.redactor
-    known: dict[str, object] = {
-        "uid": uid,
-        "stream_id": span.stream_id,
-        "direction": span.direction,
-        "app": session.app and secrets.address(session.app),
-        "name": span.name and redact.stream_name(span.name),
-        "role": span.role,
-        "attempt_no": 1,
-        "ts_start": span.ts_start,
-        "ts_end": span.ts_end,
-        "audio_messages": span.audio,
-        "video_messages": span.video,
-        "media_bytes": span.bytes,
-        "gaps": session.gaps[span.direction],
-        "verdict": "unknown",
-    }
-    known.update(measured)
-    return tuple(map(known.get, _STREAM_COLUMNS))
+    """`app` without its secrets; `stream` has the counters of its direction."""
+    return (
+        uid, span.stream_id, span.direction, app, span.name and secrets.redactor.stream_name(span.name), span.role,
+        *_FIRST_ATTEMPT, span.ts_start, span.ts_end, span.audio, span.video, span.bytes, *columns, loss_pct(stream),
+    )  # fmt: skip

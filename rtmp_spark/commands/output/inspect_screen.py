@@ -28,7 +28,7 @@ from rtmp_spark.commands.output.connection_lines import (
 )
 from rtmp_spark.commands.output.tables.json_lines import json_rows
 from rtmp_spark.commands.output.terminal import PrintLine, line_printer, short_capture_names
-from rtmp_spark.commands.output.verdict_lines import VerdictLine, print_verdicts, verdict_lines
+from rtmp_spark.commands.output.verdict_lines import JudgedStream, judged_streams, print_verdicts, verdict_line
 from rtmp_spark.report.judged_connections import JudgedConnections
 from rtmp_spark.report.path_text import path_sentence
 from rtmp_spark.report.verdict import SEVERITIES, counted_verdicts
@@ -106,10 +106,10 @@ class InspectScreen(ConnectionObserver):
         streams, findings, captures = (self._rows(table) for table in ("streams", "findings", "captures"))
         judged = JudgedConnections(self._rows("connections"), streams, findings)
         files = short_capture_names(captures)
-        verdicts = verdict_lines(judged, files)
-        self._show_verdicts(print_line, verdicts)
+        verdicts = judged_streams(judged)
+        self._show_verdicts(print_line, verdicts, files)
         self._show_captures(print_line, captures, judged.of_files, files)
-        for connection in judged.ranked():
+        for connection in judged.ranked() if self._messages else ():
             messages = self._messages.get(connection.row["uid"])
             if messages is not None:
                 print_line()
@@ -127,14 +127,15 @@ class InspectScreen(ConnectionObserver):
         batches = self._batches[table]
         return [row for batch in batches for row in json_rows(batch if chosen is None else batch.select(chosen))]
 
-    def _show_verdicts(self, print_line: PrintLine, lines: Sequence[VerdictLine]) -> None:
-        if not lines:
+    def _show_verdicts(self, print_line: PrintLine, judged: Sequence[JudgedStream], files: dict[str, str]) -> None:
+        if not judged:
             return
-        listed = lines if self._verbose else lines[:_LISTED_VERDICTS]
-        print_verdicts(print_line, listed, get_terminal_size().columns if sys.stdout.isatty() else None)
-        if len(listed) < len(lines):
-            others = counted_verdicts(Counter(line.word for line in lines[len(listed) :]))
-            print_line(f"... and {len(lines) - len(listed):,} more: {others}. -v lists all of them.")
+        listed = judged if self._verbose else judged[:_LISTED_VERDICTS]
+        lines = [verdict_line(one, files) for one in listed]
+        print_verdicts(print_line, lines, get_terminal_size().columns if sys.stdout.isatty() else None)
+        if len(listed) < len(judged):
+            others = counted_verdicts(Counter(one.verdict.word for one in judged[len(listed) :]))
+            print_line(f"... and {len(judged) - len(listed):,} more: {others}. -v lists all of them.")
         print_line()
 
     def _show_captures(
@@ -152,12 +153,14 @@ class InspectScreen(ConnectionObserver):
             if finding["fix_hint"]:
                 print_line(f"-> {finding['fix_hint']}", "", 10)
 
-    def _show_hints(self, print_line: PrintLine, streams: Sequence[Row], verdicts: Sequence[VerdictLine]) -> None:
+    def _show_hints(self, print_line: PrintLine, streams: Sequence[Row], verdicts: Sequence[JudgedStream]) -> None:
         published = {_stream_key(row) for row in streams if row["role"] == "publish"}
         played = {_stream_key(row) for row in streams if row["role"] == "play" and row["media_bytes"]}
         hints = []
         if self._connections > 1 and verdicts and not self._verbose:
-            hints.append(f"For details: -v for all connections, --uid {verdicts[0].cells['uid']} for the first")
+            hints.append(
+                f"For details: -v for all connections, --uid {verdicts[0].connection.row['uid']} for the first"
+            )
         if played & published:
             hints.append("For latency and missing frames between publisher and players: --table deliveries")
         for hint in hints:

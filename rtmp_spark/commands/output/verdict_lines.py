@@ -23,8 +23,14 @@ _SEVERAL_DAYS = 5  # in 2026-01-31T12:00:00: where the month begins
 _ONE_DAY = 11  # and the time of day
 
 
+class JudgedStream(NamedTuple):
+    connection: JudgedConnection
+    stream: Row | None  # None: the connection has none
+    verdict: Verdict
+
+
 class VerdictLine(NamedTuple):
-    """What is known about one stream. `started` is a time as in JSON rows."""
+    """What is printed of one stream. `started` is a time as in JSON rows."""
 
     word: str
     started: str
@@ -32,19 +38,21 @@ class VerdictLine(NamedTuple):
     reason: str
 
 
-def verdict_lines(judged: JudgedConnections, files: Mapping[str, str]) -> list[VerdictLine]:
-    """The verdicts of all streams, worst first. `files` are the names of the captures by id, if there are several."""
+def judged_streams(judged: JudgedConnections) -> list[JudgedStream]:
+    """All streams, and the connections without streams, worst first."""
     found = []
     for connection in judged.ranked():
         for stream in connection.streams:
             verdict = Verdict(stream["verdict"], stream["verdict_text"] or "", stream["verdict_rule_id"])
-            found.append(_line(connection, stream, verdict, files))
+            found.append(JudgedStream(connection, stream, verdict))
         if not connection.streams:
-            found.append(_line(connection, None, connection.verdict, files))
-    return sorted(found, key=lambda line: VERDICTS.index(line.word))
+            found.append(JudgedStream(connection, None, connection.verdict))
+    return sorted(found, key=lambda one: VERDICTS.index(one.verdict.word))
 
 
-def _line(connection: JudgedConnection, stream: Row | None, verdict: Verdict, files: Mapping[str, str]) -> VerdictLine:
+def verdict_line(judged: JudgedStream, files: Mapping[str, str]) -> VerdictLine:
+    """`files` are the names of the captures by id, if there are several."""
+    connection, stream, verdict = judged
     row = connection.row
     cells = {"verdict": units.spaced(verdict.word), "sensor": row["sensor"], "uid": row["uid"]}
     if stream is None:

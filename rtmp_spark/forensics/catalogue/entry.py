@@ -38,8 +38,9 @@ class Entry(NamedTuple):
 
 
 class CatalogueEntry(NamedTuple):
-    """The columns `title`, `clause` and `fix_hint` of a row of `findings`."""
+    """The columns `rule_id`, `title`, `clause` and `fix_hint` of a row of `findings`."""
 
+    rule_id: str
     title: str
     clause: str | None = None
     fix_hint: str | None = None

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.forensics.catalogue import content_rules, session_rules, transport_rules, wire_rules
 from rtmp_spark.forensics.catalogue.entry import NO_ACTION, PUBLISH, CatalogueEntry, Entry
@@ -31,10 +33,11 @@ FAMILIES = {
 }
 
 
+@cache  # for every row
 def entry(code: ViolationCode) -> CatalogueEntry:
     """The texts that every row of `findings` with this code shares."""
     found = CATALOGUE[code]
-    return CatalogueEntry(found.title, found.clause, None if found.remedy == NO_ACTION else found.remedy)
+    return CatalogueEntry(found.code, found.title, found.clause, None if found.remedy == NO_ACTION else found.remedy)
 
 
 def with_cause(word: str) -> ViolationCode | None:

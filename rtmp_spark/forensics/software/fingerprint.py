@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.forensics.software.known_software import FFMPEG_BY_LIBAVFORMAT, KnownSoftware, Software
 from rtmp_spark.forensics.software.traits import Traits
 
-POINTS_NEEDED = 4  # the points of one unmistakable signature, or of several weaker traits together
+RANDOM: Final = "packet_random"
+_ANY_RANDOM: Final = "other"
+POINTS_NEEDED: Final = 4  # the points of one unmistakable signature, or of several weaker traits together
 
 
 class Fingerprint(NamedTuple):
@@ -26,8 +28,8 @@ class Fingerprint(NamedTuple):
 
 
 # Names of traits in the column software_evidence, if they differ.
-_TRAIT_TEXTS = {
-    "packet_random": "first random bytes of the handshake",
+_TRAIT_TEXTS: Final = {
+    RANDOM: "first random bytes of the handshake",
     "handshake_text": "text in the handshake",
     "packet_version": "version field of the handshake",
     "packet_time": "time field of the handshake",
@@ -51,7 +53,18 @@ def recognise(
     replaces the secrets in texts."""
     relevant = _relevant_traits(known)
     names = tuple([name for name in traits if name in relevant])
-    return _recognise(known, names, hide_all(tuple([traits[name] for name in names])))
+    values = [traits[name] for name in names]
+    if RANDOM in traits and traits[RANDOM] not in _constant_randoms(known):
+        values[names.index(RANDOM)] = _ANY_RANDOM  # otherwise each connection would be one of a kind
+    return _recognise(known, names, hide_all(tuple(values)))
+
+
+@lru_cache
+def _constant_randoms(known: KnownSoftware) -> frozenset[str]:
+    """The random bytes by which an entry recognises its software. All other values match the same patterns."""
+    return frozenset(
+        trait.pattern for software in known for trait in software.traits if trait.name == RANDOM and trait.points > 0
+    )
 
 
 @lru_cache

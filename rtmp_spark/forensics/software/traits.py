@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.codec.json_value import Json, SavedFields
 from rtmp_spark.codec.limits import REDACTED_NAMES, TRAIT_CHARS, TRAIT_FIRST_MESSAGES
@@ -18,15 +18,15 @@ from rtmp_spark.codec.shared_arguments import noted
 from rtmp_spark.conversation.command_arguments import PLAIN_CODE, fields, text
 from rtmp_spark.conversation.facts import CommandFact, ControlFact, HandshakeFact, Place
 
-_DESCRIPTION_CHARS = 4 * TRAIT_CHARS  # of a status, before the stream name is removed
-_STREAM_CODE = "NetStream."
-_PIECES = re.compile(r"\w+|\W")
-_REDACTED = re.compile(r"key-[a-z2-7]{16}")  # a secret in tables and saved states
-_TEXT = re.compile(rb"[ -~]{16,64}")  # no accident in random bytes
-_COMMANDS_WITH_TRAITS = frozenset(
+_DESCRIPTION_CHARS: Final = 4 * TRAIT_CHARS  # of a status, before the stream name is removed
+_STREAM_CODE: Final = "NetStream."
+_PIECES: Final = re.compile(r"\w+|\W")
+_REDACTED: Final = re.compile(r"key-[a-z2-7]{16}")  # a secret in tables and saved states
+_TEXT: Final = re.compile(rb"[ -~]{16,64}")  # no accident in random bytes
+_COMMANDS_WITH_TRAITS: Final = frozenset(
     "onMetaData @setDataFrame connect releaseStream publish play _result onStatus".split()
 )
-_CSID_TRAITS = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
+_CSID_TRAITS: Final = {AUDIO: "audio_csid", VIDEO: "video_csid", DATA_AMF0: "data_csid", DATA_AMF3: "data_csid"}
 
 Traits = dict[str, str]
 NamedTraits = list[tuple[str, str]]

@@ -8,11 +8,13 @@ halves of the stream show it: a single step is not drift.
 
 from __future__ import annotations
 
+from typing import Final
+
 from rtmp_spark.codec.limits import DRIFT_STRETCHES
 from rtmp_spark.forensics.median import median
 from rtmp_spark.forensics.thresholds import SKEW_STRETCHES
 
-FIRST_WIDTH_MS = 1000
+FIRST_WIDTH_MS: Final = 1000
 
 
 class Drift:

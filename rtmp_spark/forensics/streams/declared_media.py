@@ -6,7 +6,7 @@ sample rates in legacy tag headers are classes, not rates.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import Json
@@ -17,10 +17,10 @@ from rtmp_spark.forensics.findings import Finding
 from rtmp_spark.forensics.streams.stream_measure import Declared, StreamMeasure
 from rtmp_spark.forensics.thresholds import ABSENT_MEDIA_MS, DECLARED_FPS_MEDIA_MS, DECLARED_FPS_SHARE
 
-FAMILIES = {**FAMILY_OF, "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser"}
-_EXACT_RATES = frozenset(("aac", "mp3", "opus", "flac", "ac3", "eac3"))
+FAMILIES: Final = {**FAMILY_OF, "nellymoser_16k": "nellymoser", "nellymoser_8k": "nellymoser"}
+_EXACT_RATES: Final = frozenset(("aac", "mp3", "opus", "flac", "ac3", "eac3"))
 # Fields of onMetaData with numbers, and the columns of `streams` that they declare.
-_NUMBERS = {
+_NUMBERS: Final = {
     "width": "width",
     "height": "height",
     "framerate": "fps",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import Json, SavedFields
@@ -33,7 +33,7 @@ from rtmp_spark.forensics.thresholds import (
     STALL_US,
 )
 
-_LAST_US = 1_000_000  # the end of a part, over which the offset is averaged
+_LAST_US: Final = 1_000_000  # the end of a part, over which the offset is averaged
 
 
 class Part(NamedTuple):

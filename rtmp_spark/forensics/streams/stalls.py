@@ -8,7 +8,7 @@ only when the TCP statistics of these seconds are final, so the cause is determi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import Json, SavedFields
@@ -17,8 +17,8 @@ from rtmp_spark.conversation.facts import RECEIVER, SENDER
 from rtmp_spark.forensics.findings import NETWORK, Finding
 from rtmp_spark.forensics.thresholds import CATCH_UP_US, ON_TIME_US, STALL_CAUSE_SHARE
 
-_LISTED = 5  # durations that a detail lists one by one
-OTHER_KIND = {"video": "audio", "audio": "video"}
+_LISTED: Final = 5  # durations that a detail lists one by one
+OTHER_KIND: Final = {"video": "audio", "audio": "video"}
 
 
 class Received(NamedTuple):
@@ -29,7 +29,7 @@ class Received(NamedTuple):
     wall_us: int
 
 
-NOTHING = Received(0, 0, 0)
+NOTHING: Final = Received(0, 0, 0)
 
 
 class Stall:

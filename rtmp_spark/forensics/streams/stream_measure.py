@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from rtmp_spark.codec.errors import ViolationCode
 from rtmp_spark.codec.json_value import SavedFields
@@ -53,7 +53,7 @@ from rtmp_spark.forensics.thresholds import (
     TRACK_STALL_US,
 )
 
-_PAUSING_CODECS = ("speex", "Opus", "nellymoser")  # audio that is not sent during silence
+_PAUSING_CODECS: Final = ("speex", "Opus", "nellymoser")  # audio that is not sent during silence
 
 
 class Declared(TypedDict, total=False):

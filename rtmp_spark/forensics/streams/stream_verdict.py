@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rtmp_spark.codec.errors import Severity, ViolationCode
 from rtmp_spark.conversation.facts import CLIENT, SERVER
@@ -11,12 +11,12 @@ from rtmp_spark.forensics.findings import CAPTURE, Finding
 from rtmp_spark.forensics.position import NO_POSITION
 from rtmp_spark.forensics.streams.stalls import OTHER_KIND
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
+from rtmp_spark.forensics.streams.track import Track
 from rtmp_spark.forensics.thresholds import SKEW_MINUTES, SKEW_MS, SKEW_MS_PER_MINUTE
-from rtmp_spark.schema import column_names
 
 # Warnings that degrade a stream, the worst first, and their texts. Texts of verdicts start in lower case, like details.
-_DETAILED = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
-_DEGRADES: dict[ViolationCode, str] = {
+_DETAILED: Final = (ViolationCode.TIME_SLOW, ViolationCode.TIME_STALL)  # whose details say what was seen of the cause
+_DEGRADES: Final[dict[ViolationCode, str]] = {
     ViolationCode.TIME_SLOW: "media arrives slower than real time",
     ViolationCode.TIME_STALL: "no frames arrived for a second or more",
     ViolationCode.FLOW_ACK_STARVED: "the sender received no Acknowledgements",
@@ -32,22 +32,21 @@ _DEGRADES: dict[ViolationCode, str] = {
     ViolationCode.TCP_RESET: "the connection was reset",
 }
 # Texts for the end of a connection while a stream was being published, by close_cause and closed_by.
-_BROKEN_OFF = {
+_BROKEN_OFF: Final = {
     ("peer_vanished", CLIENT): "the client disconnected without FCUnpublish or deleteStream",
     ("peer_vanished", SERVER): "the server reset the connection during the stream",
     ("peer_vanished", None): "the other side or the link to it disappeared during the stream",
     ("idle_timeout", SERVER): "the publisher stopped sending, and the server closed the connection",
     ("unknown", SERVER): "the server closed the connection during the stream",
 }
-_REFUSALS = (
+_REFUSALS: Final = (
     ViolationCode.CMD_REFUSED, ViolationCode.CMD_STREAM_NAME, ViolationCode.CMD_STREAM_ID,
     ViolationCode.SESSION_BAD_NAME, ViolationCode.CMD_AUTH_ROUND,
 )  # fmt: skip
-_DECLARED_COLUMNS = {
-    name.removeprefix("declared_"): name for name in column_names("streams") if name.startswith("declared_")
-}
-_SEVERITIES = tuple(Severity)  # worst first
-_NO_MEDIA = (ViolationCode.SESSION_NO_MEDIA, ViolationCode.CMD_NO_RESPONSE)
+_SEVERITIES: Final = tuple(Severity)  # worst first
+_NO_TRACK: Final = Track("")
+_new: Final = tuple.__new__  # creates a NamedTuple at a third of its constructor's cost
+_NO_MEDIA: Final = (ViolationCode.SESSION_NO_MEDIA, ViolationCode.CMD_NO_RESPONSE)
 
 
 class StreamVerdict(NamedTuple):
@@ -56,6 +55,43 @@ class StreamVerdict(NamedTuple):
     word: str
     rule_id: str | None
     text: str
+
+
+class StreamColumns(NamedTuple):
+    """Columns of `streams` that are measured on the frames of a stream or declared in onMetaData, and the verdict."""
+
+    video_codec: str | None = None
+    declared_video_codec: str | None = None
+    audio_codec: str | None = None
+    declared_audio_codec: str | None = None
+    width: int | None = None
+    declared_width: int | None = None
+    height: int | None = None
+    declared_height: int | None = None
+    fps: float | None = None
+    declared_fps: float | None = None
+    video_bitrate: float | None = None
+    declared_video_bitrate: float | None = None
+    audio_bitrate: float | None = None
+    declared_audio_bitrate: float | None = None
+    sample_rate: int | None = None
+    declared_sample_rate: int | None = None
+    channels: int | None = None
+    declared_channels: int | None = None
+    keyframe_interval_ms_p50: float | None = None
+    keyframe_interval_ms_max: int | None = None
+    av_skew_ms: float | None = None
+    av_drift_ms_per_min: float | None = None
+    startup_ms: float | None = None
+    first_is_key: bool | None = None
+    stalls: int | None = None
+    stall_ms: float | None = None
+    gaps: int = 0
+    verdict: str = "unknown"
+    verdict_rule_id: str | None = None
+    verdict_text: str | None = None
+    pace: float | None = None
+    received_bitrate: float | None = None
 
 
 def skew_finding(measure: StreamMeasure) -> list[Finding]:
@@ -78,43 +114,25 @@ def skew_finding(measure: StreamMeasure) -> list[Finding]:
     ]  # fmt: skip
 
 
-def columns(measure: StreamMeasure, connect_ts: int | None) -> dict[str, object]:
-    """The columns of `streams` that are measured on the frames of the stream or declared in onMetaData."""
-    video, audio = measure.video, measure.audio
-    row: dict[str, object] = {
-        "first_is_key": measure.first_is_key if measure.start_known else None,
-        "stalls": measure.stalls.count,
-        "stall_ms": measure.stalls.total_us / 1000,
-        "gaps": measure.gaps,
-        "pace": measure.pace(),
-        "received_bitrate": measure.received_bitrate(),
-        "av_skew_ms": measure.drift.median_offset_ms(),
-        "av_drift_ms_per_min": measure.drift.per_minute() if measure.drift.minutes() >= SKEW_MINUTES else None,
-    }
-    if connect_ts is not None and measure.first_coded is not None:
-        row["startup_ms"] = (measure.first_coded - connect_ts) / 1000
-    if video is not None:
-        row |= {
-            "video_codec": video.codec,
-            "width": video.width,
-            "height": video.height,
-            "fps": video.rate(),
-            "video_bitrate": video.bitrate(),
-            "keyframe_interval_ms_p50": video.key_gaps.median(),
-            "keyframe_interval_ms_max": video.key_gaps.largest(),
-        }
-    if audio is not None:
-        row |= {
-            "audio_codec": audio.codec,
-            "audio_bitrate": audio.bitrate(),
-            "sample_rate": audio.sample_rate,
-            "channels": audio.channels,
-        }
-    for name, value in measure.declared.items():
-        column = _DECLARED_COLUMNS.get(name)
-        if column is not None:
-            row[column] = value
-    return row
+def columns(measure: StreamMeasure, connect_ts: int | None, verdict: StreamVerdict) -> StreamColumns:
+    video, audio, declared = measure.video or _NO_TRACK, measure.audio or _NO_TRACK, measure.declared.get
+    drift, started = measure.drift, measure.first_coded
+    return _new(
+        StreamColumns,
+        (
+            video.codec, declared("video_codec"), audio.codec, declared("audio_codec"),
+            video.width, declared("width"), video.height, declared("height"),
+            video.rate(), declared("fps"), video.bitrate(), declared("video_bitrate"),
+            audio.bitrate(), declared("audio_bitrate"),
+            audio.sample_rate, declared("sample_rate"), audio.channels, declared("channels"),
+            video.key_gaps.median(), video.key_gaps.largest(), drift.median_offset_ms(),
+            drift.per_minute() if drift.minutes() >= SKEW_MINUTES else None,
+            None if connect_ts is None or started is None else (started - connect_ts) / 1000,
+            measure.first_is_key if measure.start_known else None,
+            measure.stalls.count, measure.stalls.total_us / 1000, measure.gaps, *verdict,
+            measure.pace(), measure.received_bitrate(),
+        ),
+    )  # fmt: skip
 
 
 def verdict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rtmp_spark.codec.limits import TRACK_VARIANTS
 from rtmp_spark.forensics.position import Position
@@ -30,7 +30,7 @@ class Gop(NamedTuple):
     ts: int | None
 
 
-_NO_GOP = Gop(0, None, None, None)
+_NO_GOP: Final = Gop(0, None, None, None)
 
 
 class Track:
@@ -144,4 +144,4 @@ class Track:
         return track
 
 
-_values = attrgetter(*Track.__slots__)
+_values: Final = attrgetter(*Track.__slots__)

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 import pytest
 from kit.handmade_facts import SAMPLES, command, recorded
 
-from rtmp_spark.forensics.software.fingerprint import POINTS_NEEDED, recognise
-from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS
+from rtmp_spark.forensics.software import fingerprint
+from rtmp_spark.forensics.software.fingerprint import POINTS_NEEDED, RANDOM, recognise
+from rtmp_spark.forensics.software.known_software import CLIENTS, SERVERS, KnownSoftware
 from rtmp_spark.forensics.software.traits import TraitCollector
 from rtmp_spark.forensics.timestamp_rollover import omits_extended_timestamp
 from rtmp_spark.known_secrets import KnownSecrets
 from rtmp_spark.redact import Redactor
 
 SEALED = Redactor(b"a key for tests").sealed
+
+
+@pytest.mark.parametrize("known", [CLIENTS, SERVERS], ids=["clients", "servers"])
+def test_random_bytes_are_constant_or_match_like_all_others(known: KnownSoftware) -> None:
+    """Only the constant ones are told apart, so that results can be cached."""
+    traits = [trait for software in known for trait in software.traits if trait.name == RANDOM]
+    others = ["other", "00112233445566ff", "ffffffffffffffff"]
+    for trait in traits:
+        if trait.points > 0:
+            assert re.fullmatch("[0-9a-f]{16}", trait.pattern)
+        else:
+            assert all(re.fullmatch(trait.pattern, other) for other in others)
+
+
+def test_other_random_bytes_are_recognised_without_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    traits = {"flashVer": "FMLE/3.0 (compatible; FMSc/1.0)", RANDOM: "0011223344556677"}
+    found = recognise(traits, CLIENTS)
+    monkeypatch.setattr(fingerprint, "re", None)
+    assert recognise(traits | {RANDOM: "8899aabbccddeeff"}, CLIENTS) == found
 
 
 def test_no_traits_are_not_recognised() -> None:

@@ -17,9 +17,10 @@ from rtmp_spark.forensics.findings import Finding
 from rtmp_spark.forensics.streams.declared_media import absent_tracks, contradictions, read_metadata
 from rtmp_spark.forensics.streams.keyframe_interval import long_gop_findings
 from rtmp_spark.forensics.streams.stream_measure import StreamMeasure
-from rtmp_spark.forensics.streams.stream_verdict import columns, skew_finding, verdict
+from rtmp_spark.forensics.streams.stream_verdict import StreamVerdict, columns, skew_finding, verdict
 
 CODE = ViolationCode
+OK = StreamVerdict("ok", None, "")
 
 
 def measured(rows: Iterable[Row], direction: str = "c2s", start_known: bool = True) -> StreamMeasure:
@@ -203,7 +204,7 @@ def test_drift_between_audio_and_video(minutes: float, drift: float, count: int)
     found = skew_finding(measure)
     assert len(found) == count
     if minutes >= 1:
-        assert columns(measure, None)["av_drift_ms_per_min"] == pytest.approx(drift, abs=2)
+        assert columns(measure, None, OK).av_drift_ms_per_min == pytest.approx(drift, abs=2)
 
 
 def test_a_single_step_is_not_drift() -> None:
@@ -292,7 +293,7 @@ def test_video_that_ends_while_audio_continues() -> None:
     (finding,) = track_findings(measure)
     assert finding.code is CODE.TIME_STALL and finding.at_fault == "client" and finding.msg_no == 3960
     assert finding.detail == "no video for the last 10.0 s; audio continued"
-    assert columns(measure, 0)["stall_ms"] == 10_020
+    assert columns(measure, 0, OK).stall_ms == 10_020
     word, rule, text = verdict(measure, False, [finding._replace(severity=CODE.TIME_STALL.severity)])
     assert (word, rule) == ("degraded", "TIME_STALL") and text == "video stopped while audio continued"
 
@@ -403,4 +404,4 @@ def test_a_resumed_measure_continues_like_the_original(
         measure.add(rows[cut:], known[cut:])
     assert resumed.found == whole.found
     assert json.dumps(resumed.state()) == json.dumps(whole.state())
-    assert columns(resumed, 0) == columns(whole, 0)
+    assert columns(resumed, 0, OK) == columns(whole, 0, OK)
