@@ -9,7 +9,7 @@ COPY server server
 WORKDIR /data
 
 FROM base AS spark
-RUN pip install --no-cache-dir '/src[spark,java,lake,tls,zstd,gzip]' && rm -rf /src
+RUN pip install --no-cache-dir '/src[spark,java,lake,tls,zstd]' && rm -rf /src
 ENTRYPOINT ["rtmp-spark"]
 
 FROM base AS inspect

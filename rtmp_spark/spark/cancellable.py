@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:  # importing it is left to the work, which starts Java first
+    from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -77,14 +76,13 @@ class Frames:
         chosen: list[int] = np.flatnonzero(np.array(self.kind) == kind).tolist()
         return chosen
 
-    def coded_among(self, keys: Collection[int]) -> list[int]:
-        """Indices of the coded frames with one of these keys."""
-        wanted = np.isin(np.array(self.key), np.fromiter(keys, np.uint64, len(keys)))
-        chosen: list[int] = np.flatnonzero(wanted & (np.array(self.kind) == CODED)).tolist()
-        return chosen
-
     def __len__(self) -> int:
         return len(self.key)
+
+
+def types_of_keys(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The message types of frames, from their keys."""
+    return keys >> np.uint64(32) & np.uint64(0xFF)
 
 
 class Stream(NamedTuple):

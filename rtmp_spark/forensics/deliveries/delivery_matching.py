@@ -30,19 +30,14 @@ from rtmp_spark.forensics.deliveries.delivery_frames import (
     Frames,
     Stream,
 )
+from rtmp_spark.forensics.deliveries.frame_matching import FrameMatches, match_frames
 from rtmp_spark.forensics.deliveries.name_scopes import scopes
 from rtmp_spark.forensics.deliveries.shared_frames import Found, SharedFrames, search_order
 from rtmp_spark.forensics.findings import CAPTURE, Finding, FindingFold
 from rtmp_spark.forensics.thresholds import (
-    BEHIND_US,
-    COMMON_FRAMES,
-    COMMON_SHARE,
-    EARLY_US,
     FIRST_LATENCIES,
     IN_FLIGHT_MS,
-    NEAR_FRAMES,
     REPEAT_US,
-    SHIFT_MS,
 )
 from rtmp_spark.schema import column_names
 
@@ -139,69 +134,10 @@ def limit_finding(play: Stream, found: Found) -> list[Row]:
 def delivery(publish: Stream, play: Stream) -> Row | None:
     """The row of `deliveries` for a pair; None if they have too little in common."""
     publish = publish._replace(frames=publish.frames.within_reach(play.ts_start, play.ts_end))
-    sent, received = publish.frames, play.frames
-    coded = received.of_kind(CODED)
-    by_key: dict[int, list[int]] = {}  # published frames with the same bytes as played ones, by timestamp
-    for index in sorted(sent.coded_among({received.key[i] for i in coded}), key=lambda i: sent.dts[i]):
-        by_key.setdefault(sent.key[index], []).append(index)
-    shift = _timestamp_shift(sent, received, coded, by_key)
-    if shift is None:
+    found = match_frames(publish.frames, play.frames)
+    if found is None or _is_repeated_publish(publish.frames, play.frames, found.pairs, play.ts_start):
         return None
-    matched: dict[int, int] = {}  # index of the published frame -> index of the played frame
-    shifts: dict[int, int] = {}  # the present one of each track: timestamps lag after data that was not captured
-    for i in coded:
-        same_bytes, track = by_key.get(received.key[i], ()), received.type_id(i)
-        if len(same_bytes) == 1 and sent.ts[same_bytes[0]] <= received.ts[i] + EARLY_US:
-            shifts[track] = received.dts[i] - sent.dts[same_bytes[0]]
-        near = _nearest(same_bytes, sent, received.dts[i] - shifts.get(track, shift), received.ts[i], matched)
-        if near is not None:
-            matched[near] = i
-    matched = _without_late_matches(sent, received, matched)
-    if len(matched) < max(COMMON_FRAMES, COMMON_SHARE * len(coded)):
-        return None
-    if _is_repeated_publish(sent, received, matched, play.ts_start):
-        return None
-    unknown = (i for i in coded if received.key[i] not in by_key)
-    return _row(publish, play, matched, unknown, shift)
-
-
-def _timestamp_shift(
-    sent: Frames, received: Frames, coded: Sequence[int], by_key: Mapping[int, Sequence[int]]
-) -> int | None:
-    """The median difference between the timestamps of played and published frames, over frames that were published only
-    once; None with too few of them."""
-    shifts: dict[int, int] = {}
-    for i in coded:
-        found = by_key.get(received.key[i], ())
-        if len(found) == 1 and received.key[i] not in shifts and received.ts[i] >= sent.ts[found[0]] - EARLY_US:
-            shifts[received.key[i]] = received.dts[i] - sent.dts[found[0]]
-    return int(np.median(list(shifts.values()))) if len(shifts) >= COMMON_FRAMES else None
-
-
-def _nearest(
-    same_bytes: Sequence[int], sent: Frames, timestamp: int, arrived: int, taken: Mapping[int, int]
-) -> int | None:
-    """The published frame nearest to `timestamp` among those with the same bytes (sorted by timestamp), without those
-    that are taken or were published after it arrived; None if none is near enough."""
-    dts, latest = sent.dts, arrived + EARLY_US
-    middle = bisect_left(same_bytes, timestamp, key=lambda i: dts[i])
-    around = same_bytes[max(middle - NEAR_FRAMES, 0) : middle + NEAR_FRAMES]
-    near = [i for i in around if i not in taken and sent.ts[i] <= latest]
-    best = min(near, key=lambda i: abs(dts[i] - timestamp), default=None)
-    return best if best is not None and abs(dts[best] - timestamp) <= SHIFT_MS else None
-
-
-def _without_late_matches(sent: Frames, received: Frames, matched: Mapping[int, int]) -> dict[int, int]:
-    """The matches without frames that arrived long after a later frame of their track: those come from a second publish
-    of the same content."""
-    first_later: dict[int, int] = {}  # by track: first arrival among the frames published later
-    kept = []
-    for s in sorted(matched, reverse=True):
-        track, ts = sent.type_id(s), received.ts[matched[s]]
-        if ts <= first_later.get(track, ts) + BEHIND_US:
-            kept.append((s, matched[s]))
-            first_later[track] = min(ts, first_later.get(track, ts))
-    return dict(reversed(kept))
+    return _row(publish, play, found)
 
 
 def _is_repeated_publish(sent: Frames, received: Frames, matched: Mapping[int, int], play_start: int) -> bool:
@@ -214,9 +150,10 @@ def _is_repeated_publish(sent: Frames, received: Frames, matched: Mapping[int, i
     return media_us >= REPEAT_US and max(arrived) - min(arrived) > media_us / 2
 
 
-def _row(publish: Stream, play: Stream, matched: dict[int, int], unknown: Iterable[int], shift: int) -> Row:
-    """The row of `deliveries`; `unknown` are played frames whose bytes were never published."""
+def _row(publish: Stream, play: Stream, found: FrameMatches) -> Row:
+    """The row of `deliveries`."""
     sent, received = publish.frames, play.frames
+    matched, shift, unknown = found
     latencies = [(received.ts[r] - sent.ts[s]) / 1000 for s, r in matched.items() if sent.ts[s] >= play.ts_start]
     first, last = min(matched), max(max(matched), _last_due(sent, latencies, play.ts_end))
     published_meanwhile = [i for i in range(first, last + 1) if sent.kind[i] == CODED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -108,8 +108,12 @@ def decode_bucket(job: DecodeJob, bucket: int, rows: Sequence[dict[str, Any]], d
     files = BucketFiles(FileTarget(job.location, job.ingest_id), bucket)
     staged = BucketFiles(FileTarget(job.staging, job.ingest_id), bucket)
     keep_freed_memory()
-    helpers = HelperPool(spare_cores(len(job.heavy)) if bucket in job.heavy else 0)
-    with rare_collections(), closing(helpers), closing(WorkCounter(job.watched)) as counter:
+    with ExitStack() as stack:
+        stack.enter_context(rare_collections())
+        counter = stack.enter_context(closing(WorkCounter(job.watched)))
+        helpers: HelperPool | None = None  # with a pool, even an empty one, connections wait for each other's helpers
+        if bucket in job.heavy:
+            helpers = stack.enter_context(closing(HelperPool(spare_cores(len(job.heavy)))))
         decoder = BucketDecoder(job, list(pieces.values()), states, helpers)
         for made in _blamed_on_input(decoder.batches(counter)):
             target = staged if made.table in JUDGED_LATER else files

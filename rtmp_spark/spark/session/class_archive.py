@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .jars import cache_directory, check_java
+from .java_process import spark_home
 
 VARIABLE = "RTMP_SPARK_CLASS_ARCHIVE"
 KEPT = 3  # archives, for other Java versions and other environments
@@ -48,11 +49,10 @@ def forget(jars: list[Path]) -> None:
 
 
 def archive_path(jars: list[Path]) -> Path:
-    import pyspark
-
-    home = os.environ.get("JAVA_HOME")
+    home, spark = os.environ.get("JAVA_HOME"), spark_home()
     version = check_java(Path(home, "bin", "java") if home else Path("java"))
-    key = hashlib.sha256("\n".join([version, pyspark.__version__, pyspark.__file__, *map(str, jars)]).encode())
+    release = (spark / "version.py").read_text()
+    key = hashlib.sha256("\n".join([version, release, str(spark), *map(str, jars)]).encode())
     return cache_directory() / f"classes-{key.hexdigest()[:12]}.jsa"
 
 

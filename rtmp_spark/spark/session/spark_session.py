@@ -15,17 +15,19 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
-
-from pyspark.sql import SparkSession
+from typing import IO, TYPE_CHECKING, Any
 
 import rtmp_spark
 from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
 from .jars import cache_directory, cached_delta_jars, delta_jars, java_home
+from .java_process import java_process
+
+if TYPE_CHECKING:  # pyspark is imported while Java starts
+    from pyspark.sql import SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -63,14 +65,14 @@ def start_spark(
     `small` trades peak speed for a quick start (only Java's fast compiler). Raises UserError with exit code 3 if Java,
     Spark or the Delta jars are missing.
     """
-    existing = SparkSession.getActiveSession()
+    existing = _existing_session()
     if existing is not None:
         return _with_delta(existing) if delta else existing
     remote = master if master and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
     if remote and (master is None or master == remote):
         return _connect(remote, app_name, delta)
-    builder: Any = SparkSession.builder.appName(app_name)
     settings = _everywhere(delta)
+    own_java = False
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started us and has chosen master and jars
         if master:
             settings["spark.master"] = master
@@ -79,11 +81,17 @@ def start_spark(
         settings["spark.master"] = master
         is_local = master.startswith("local[") or master == "local"
         settings |= local_settings(small, delta) if is_local else _cluster(delta)
-    for key, value in (settings | dict(conf or {})).items():
-        builder = builder.config(key, value)
+        own_java = is_local and not conf  # its settings may be for the scripts of pyspark
     with _quiet_start() as said:
         try:
-            spark: SparkSession = builder.getOrCreate()
+            with java_process(settings) if own_java else nullcontext(lambda: None) as wait_for_java:
+                from pyspark.sql import SparkSession
+
+                builder: Any = SparkSession.builder.appName(app_name)
+                for key, value in (settings | dict(conf or {})).items():
+                    builder = builder.config(key, value)
+                wait_for_java()
+                spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             if "-XX:SharedArchiveFile=" in settings.get("spark.driver.extraJavaOptions", ""):
                 os.environ[class_archive.VARIABLE] = "0"  # if it starts without the archive, the archive is broken
@@ -95,6 +103,14 @@ def start_spark(
     if not str(settings.get("spark.master", "local")).startswith("local["):
         _ship_package(spark)
     return _with_delta(spark, own_jars="PYSPARK_GATEWAY_PORT" not in os.environ) if delta else spark
+
+
+def _existing_session() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def is_own_session(spark: SparkSession) -> bool:
@@ -182,6 +198,8 @@ def _log4j(cache: Path) -> Path:
 
 
 def _connect(remote: str, app_name: str, delta: bool) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     try:
         builder: Any = SparkSession.builder
         spark: SparkSession = builder.remote(remote).appName(app_name).getOrCreate()

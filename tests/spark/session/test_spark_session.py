@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
+from rtmp_spark.spark.session.java_process import MODULE_OPTIONS
 from rtmp_spark.spark.session.spark_session import local_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_a_garbage_collector_that_the_user_chose(java: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,3 +25,39 @@ def test_a_garbage_collector_that_the_user_chose(java: str, monkeypatch: pytest.
     assert "-XX:+UseParallelGC" in local_settings(small=True)["spark.driver.extraJavaOptions"]
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xmx1g -XX:+UseG1GC")
     assert "GC" not in local_settings(small=True)["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.spark
+def test_java_gets_the_options_that_spark_wants(spark: SparkSession) -> None:
+    """Another version of Spark may want others."""
+    wanted: Any = spark
+    assert (
+        tuple(wanted._jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions().split()) == MODULE_OPTIONS
+    )
+
+
+START = """
+import os
+from rtmp_spark.spark import start_spark
+
+spark = start_spark("local[1]", small=True, delta=False)
+java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+with open(f"/proc/{java}/cmdline") as command:
+    print(java, "SparkSubmit" in command.read(), "PYSPARK_GATEWAY_PORT" in os.environ)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("settings", [{}, {"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}])
+def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(java: str, settings: dict[str, str]) -> None:
+    """Either way the session works, and Java ends with the process."""
+    done = subprocess.run([sys.executable, "-c", START], env=os.environ | settings, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    pid, by_scripts, port = done.stdout.split()
+    assert (by_scripts, port) == (str(bool(settings)), "False")
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "Java still runs"
+        time.sleep(0.1)
