@@ -104,7 +104,7 @@ class MessageFacts:
             ) = event[:]  # a plain tuple is unpacked faster  # fmt: skip
             start, end = base + begin, base + stop
             if not low < end <= high:
-                last = max(bisect_left(offsets, end) - 1, 0)
+                last = (bisect_left(offsets, end) or 1) - 1
                 low, high = offsets[last], offsets[last + 1] if last < newest else _ALL
                 at, frame, ts = known[last], frames[last], times[last]
             msg_no = self.msg_no
