@@ -56,7 +56,7 @@ def select_groups(segments: Segments, flows: Flows, wanted: Flags) -> tuple[Segm
     number = (np.cumsum(wanted) - 1)[flows.group[rows]]
     keys = list(itertools.compress(flows.keys, wanted.tolist()))
     starts = np.searchsorted(number, np.arange(len(keys)))
-    return segments.select(is_wanted), Flows(order, number, starts, flows.side[rows], keys)
+    return segments.select(np.flatnonzero(is_wanted)), Flows(order, number, starts, flows.side[rows], keys)
 
 
 def _words(addresses: npt.NDArray[np.uint8]) -> tuple[Words, Words]:
