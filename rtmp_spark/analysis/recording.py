@@ -42,6 +42,7 @@ from rtmp_spark.codec.limits import (
     READ_WINDOW_BYTES,
     REMEMBERED_PACKETS,
     SEPARATED_BYTES,
+    SPREAD_WINDOW_BYTES,
     Limits,
 )
 from rtmp_spark.conversation.facts import Row
@@ -228,9 +229,9 @@ class Recording:
         return sum(path.stat().st_size for path in paths) >= SEPARATED_BYTES and self._is_spread(files[0][0])
 
     def _is_spread(self, path: str | os.PathLike[str]) -> bool:
-        """Whether the first window of a capture shows that several processes are worth their cost."""
+        """Whether the first packets of a capture show that several processes are worth their cost."""
         try:
-            with open_capture(path, self.settings.limits) as capture:
+            with open_capture(path, self.settings.limits, window_bytes=SPREAD_WINDOW_BYTES) as capture:
                 segments = Dissector().segments(next(iter(capture)))
         except (CaptureError, StopIteration):
             return False
@@ -326,6 +327,7 @@ class Recording:
                 yield from self._core.ready(all_rows=waiting)
                 if self._core.live:
                     self._core.tell_settled()
+                del block, segments
         file.capture_id = tree.result() if self._hash else file.path
         file.conclude(self._new_problems())
 

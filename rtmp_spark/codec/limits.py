@@ -361,6 +361,7 @@ KEPT_RUN_BYTES = 32 * KIB  # of one connection; with more, it is not closed befo
 KEPT_RUN_BYTES_TOTAL = 32 * MIB  # of all open connections
 RUN_FILE_BYTES = 64 * MIB  # of closed connections; later ones go into another file, so that this one can be deleted
 RUN_WRITE_BYTES = MIB  # of them, written at a time
+SPREAD_WINDOW_BYTES = 2 * MIB  # read to see whether they are worth dividing among processes: all others wait for it
 UNDIVIDED_SHARE = 0.8  # of the bytes of a capture; a connection with more leaves little to other processes
 SETTLED_SECONDS = 300  # a second this much older than all packets of a window is final
 OPEN_SECONDS = 4096  # of one direction that are not final; with more, the oldest become final

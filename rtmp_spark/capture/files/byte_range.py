@@ -46,6 +46,7 @@ class _Range(Generic[Reader]):
             for block in self._reader:
                 self.facts.add_packets(block)
                 yield block
+                del block
         reader, facts = self._reader, self.facts
         facts.packets, facts.zero_length, facts.over_snaplen = reader.records, reader.zero_length, reader.over_snaplen
         facts.error, facts.status = reader.problem, OK

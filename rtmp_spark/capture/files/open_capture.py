@@ -138,6 +138,7 @@ class Capture:
             self.facts.add_packets(block)
             self._update_facts()
             yield block
+            del block
 
     def first_ts_ns(self) -> int | None:
         """The time of the first packet; the packet remains to be iterated."""

@@ -51,8 +51,10 @@ class RecordReader:
             if len(offsets):
                 block = self._columns(data, offsets)
                 self.ended += position
+                del data
                 if len(block):
                     yield block
+                del block
             if self._end is not None and self.ended >= self._end:
                 return
             if last:

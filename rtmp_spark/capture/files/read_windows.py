@@ -2,6 +2,9 @@
 
 Where the source can step back, a window is exactly the result of one read. Joining the unused bytes, the new bytes
 and the padding would copy every byte of a capture once more, a tenth of the cost of decoding it.
+
+A window is read into the memory of the one before it, which the processor still has in its cache, if nothing refers to
+that one any more. So the readers of pcap forget a block before they ask for the next one.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Windows:
         rest = b""
         if not (self._more and taken and self._source.back(self._end - taken)):
             rest = self._data[taken : self._end]
+        self._data = b""
         fresh = self._source.read(self._window_bytes)
         self._more = len(fresh) == self._window_bytes
         if self._more and not rest:

@@ -14,6 +14,9 @@ from rtmp_spark.capture.packets.tcp_segments import Segments
 Words = npt.NDArray[np.uint64]
 
 
+_IPV4 = 0xFFFF  # the middle of ::ffff:a.b.c.d
+
+
 class Flows(NamedTuple):
     """Rows are sorted by group; groups are numbered in the order of their first packets."""
 
@@ -25,15 +28,13 @@ class Flows(NamedTuple):
 
 
 def group(segments: Segments) -> Flows:
-    src, dst = _words(segments.src), _words(segments.dst)
-    ports = segments.sport.astype(np.uint64), segments.dport.astype(np.uint64)
-    from_low = (src[0] < dst[0]) | (
-        (src[0] == dst[0]) & ((src[1] < dst[1]) | ((src[1] == dst[1]) & (ports[0] <= ports[1])))
-    )
-    low = [np.where(from_low, a, b) for a, b in ((src[0], dst[0]), (src[1], dst[1]), ports)]
-    high = [np.where(from_low, a, b) for a, b in ((dst[0], src[0]), (dst[1], src[1]), (ports[1], ports[0]))]
-    columns = [*low, *high]
-    first, member = _distinct(columns)
+    senders, receivers = _endpoints(segments)
+    from_low = senders[-1] <= receivers[-1]
+    for sender, receiver in zip(senders[-2::-1], receivers[-2::-1], strict=True):
+        from_low = (sender < receiver) | ((sender == receiver) & from_low)
+    low = [np.where(from_low, *pair) for pair in zip(senders, receivers, strict=True)]
+    high = [np.where(from_low, *pair) for pair in zip(receivers, senders, strict=True)]
+    first, member = _distinct([*low, *high])
     by_appearance = np.argsort(first)
     rank = np.empty(len(first), np.int64)
     rank[by_appearance] = np.arange(len(first))
@@ -43,7 +44,7 @@ def group(segments: Segments) -> Flows:
     sorted_number = number[order]
     starts = np.searchsorted(sorted_number, np.arange(len(first)))
     side = np.where(from_low, 0, 1)[order]
-    return Flows(order, sorted_number, starts, side, _keys(columns, first[by_appearance]))
+    return Flows(order, sorted_number, starts, side, _keys(low, high, first[by_appearance]))
 
 
 def select_groups(segments: Segments, flows: Flows, wanted: Flags) -> tuple[Segments, Flows]:
@@ -56,7 +57,18 @@ def select_groups(segments: Segments, flows: Flows, wanted: Flags) -> tuple[Segm
     number = (np.cumsum(wanted) - 1)[flows.group[rows]]
     keys = list(itertools.compress(flows.keys, wanted.tolist()))
     starts = np.searchsorted(number, np.arange(len(keys)))
-    return segments.select(is_wanted), Flows(order, number, starts, flows.side[rows], keys)
+    return segments.select(np.flatnonzero(is_wanted)), Flows(order, number, starts, flows.side[rows], keys)
+
+
+def _endpoints(segments: Segments) -> tuple[list[Words], list[Words]]:
+    """Senders and receivers as columns that are compared one after the other: one if all addresses are IPv4, else
+    three."""
+    src, dst = _words(segments.src), _words(segments.dst)
+    ports = segments.sport.astype(np.uint64), segments.dport.astype(np.uint64)
+    if all(not words[0].any() and (words[1] >> np.uint64(32) == _IPV4).all() for words in (src, dst)):
+        sender, receiver = (words[1] << np.uint64(16) | port for words, port in zip((src, dst), ports))
+        return [sender], [receiver]
+    return [*src, ports[0]], [*dst, ports[1]]
 
 
 def _words(addresses: npt.NDArray[np.uint8]) -> tuple[Words, Words]:
@@ -86,11 +98,14 @@ def _distinct(columns: list[Words]) -> tuple[Ints, Ints]:
     return first, member.reshape(-1)
 
 
-def _keys(columns: list[Words], rows: Ints) -> list[bytes]:
-    packed = np.empty((len(rows), 36), np.uint8)
-    for place, column in zip((0, 8, 16, 18, 26, 34), columns, strict=True):
-        width = 2 if place in (16, 34) else 8
-        octets = column[rows].astype(">u8").view(np.uint8).reshape(-1, 8)
-        packed[:, place : place + width] = octets[:, 8 - width :]
+def _keys(low: list[Words], high: list[Words], rows: Ints) -> list[bytes]:
+    """Both endpoints of these rows: address and port."""
+    packed = np.zeros((len(rows), 36), np.uint8)
+    for at, end in ((0, low), (18, high)):
+        octets = [column[rows].astype(">u8").view(np.uint8).reshape(-1, 8) for column in end]
+        if len(end) == 1:
+            packed[:, at + 10 : at + 18] = octets[0]
+        else:
+            packed[:, at : at + 18] = np.concatenate((*octets[:-1], octets[-1][:, 6:]), axis=1)
     whole = packed.tobytes()
     return [whole[at : at + 36] for at in range(0, len(whole), 36)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from rtmp_spark.capture.packet_block import Ints
+from rtmp_spark.capture.packet_block import Bytes, Ints
 from rtmp_spark.capture.packets.packet_columns import (
     BAD_IP,
     FRAGMENT,
@@ -22,6 +23,8 @@ from rtmp_spark.capture.packets.packet_columns import (
     followed_by,
 )
 
+_MAPPED = np.frombuffer(bytes(10) + b"\xff\xff", np.uint32)  # before an IPv4 address that is mapped into IPv6
+
 
 def _ipv4(packets: PacketColumns, rows: Rows) -> Ints:
     header, whole = packets.header(rows, 20)
@@ -36,17 +39,24 @@ def _ipv4(packets: PacketColumns, rows: Rows) -> Ints:
     packets.wire_end[rows] = wire_end
     packets.end[rows] = np.minimum(packets.end[rows], wire_end)
     packets.ip_id[rows] = be16(header, 4)
-    packets.src[rows, 10:12] = 0xFF
-    packets.dst[rows, 10:12] = 0xFF
-    packets.src[rows, 12:] = header[:, 12:16]
-    packets.dst[rows, 12:] = header[:, 16:20]
-    words = header.view(">u2").sum(axis=1, dtype=np.int64)
-    folded = (words & 0xFFFF) + (words >> 16)
-    wrong = whole & sound & (header_bytes == 20) & (folded % 0xFFFF != 0) & (be16(header, 10) != 0)
+    words = header.view(np.uint32)
+    _map_into_v6(packets.src, rows, words[:, 3])
+    _map_into_v6(packets.dst, rows, words[:, 4])
+    # The sum of all 16-bit words is 0 modulo 0xFFFF, in any byte order and also of 32 bits at a time (RFC 1071 2).
+    total_words = sum(words[:, n].astype(np.int64) for n in range(5))
+    wrong = whole & sound & (header_bytes == 20) & (total_words % 0xFFFF != 0) & (be16(header, 10) != 0)
     packets.bad_checksum[rows] |= wrong
     kind = np.where(fragment != 0, FRAGMENT, IP_PROTOCOL + header[:, 9].astype(np.int64))
     packets.at[rows] = np.where(fragment != 0, at, at + header_bytes)
     return np.where(whole, np.where(sound, kind, BAD_IP), SHORT)
+
+
+def _map_into_v6(addresses: Bytes, rows: Rows, v4: npt.NDArray[np.uint32]) -> None:
+    """Write ::ffff:a.b.c.d, also over the address of an outer header."""
+    columns = addresses.view(np.uint32)
+    for place, word in enumerate(_MAPPED):
+        columns[rows, place] = word
+    columns[rows, 3] = v4
 
 
 def _ipv6(packets: PacketColumns, rows: Rows) -> Ints:

@@ -123,6 +123,12 @@ def test_tunnel_in_tunnel() -> None:
     assert as_packets(dissect(twice)[0]) == expected(given)
 
 
+def test_ipv4_inside_ipv6_has_the_inner_addresses() -> None:
+    given = packets(3)
+    tunneled = [(NOW, ethernet(ipv6("2001:db8::1", "2001:db8::2", 4, as_ip(p)))) for p in given]
+    assert as_packets(dissect(tunneled)[0]) == expected(given)
+
+
 def test_the_number_of_nested_headers_is_limited() -> None:
     packet = as_ip(packets(1)[0])
     for _ in range(100):
