@@ -41,9 +41,11 @@ COMPILED = {
     ),
     "forensics": (
         "acknowledgement_rules", "answer_rules", "command_rules", "connection_rules", "ending_rules",
-        "explained_findings", "fact_rules", "findings", "loss_rules", "software/fingerprint", "software/traits",
-        "stream_id_rules", "streams/av_drift", "streams/declared_media", "streams/histogram", "streams/pace",
-        "streams/stalls", "streams/stream_measure", "streams/stream_verdict", "streams/track",
+        "explained_findings", "fact_rules", "findings", "loss_rules", "position", "software/fingerprint",
+        "software/traits", "stream_id_rules", "streams/av_drift", "streams/declared_media", "streams/histogram",
+        "streams/keyframe_interval", "streams/pace", "streams/stalls", "streams/stream_measure",
+        "streams/stream_verdict", "streams/timestamp_rules", "streams/track", "timestamp_rollover",
+        "zero_window_seconds",
     ),
     "analysis": (
         "connection_analysis", "core", "row_filter", "rows/command_rows", "rows/interval_rows", "rows/summary_rows",

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from rtmp_spark.analysis.connection_analysis import AnalysisContext, ConnectionAnalysis, ConnectionObserver
-from rtmp_spark.analysis.recorded_rows import Recorded, RecordedRows, Stage, replay
+from rtmp_spark.analysis.recorded_rows import Call, RecordedRows, make_calls
 from rtmp_spark.analysis.row_sink import RowSink
 from rtmp_spark.analysis.rows.interval_rows import TcpSecond
 from rtmp_spark.capture.tcp.stream_items import Item, Run
@@ -97,7 +97,7 @@ class ClosedEarly:
         seconds: list[_Second],
         saved: _Saved,
         gave_rows: bool,
-        calls: list[Recorded],
+        calls: list[Call],
     ) -> None:
         """`calls` add the rows to the tables of `context`."""
         self.connection = analysis.connection
@@ -123,7 +123,7 @@ class ClosedEarly:
     def close(self) -> bool:
         """Add the rows to the tables; returns whether there are any."""
         context = self._context
-        replay(self._calls, context.sink, context.deliveries, context.observer)
+        make_calls(self._calls, context.sink, context.deliveries, context.observer)
         return self._gave_rows
 
     def reopen(self) -> ConnectionAnalysis:
@@ -148,15 +148,14 @@ class ClosedEarly:
 class _NoteOf(ConnectionObserver):
     """Passes on the note that was made when the connection was closed first: it does not depend on late packets."""
 
-    def __init__(self, observer: ConnectionObserver, calls: Sequence[Recorded]) -> None:
+    def __init__(self, observer: ConnectionObserver, calls: Sequence[Call]) -> None:
         self._observer = observer
         self._calls = calls
 
     def closed(self, connection: ConnectionAnalysis) -> None:
-        for recorded in self._calls:
-            for name, values in recorded.calls:
-                if name == "noted":
-                    self._observer.noted(*values)
+        for name, values in self._calls:
+            if name == "noted":
+                self._observer.noted(*values)
 
 
 class _Kept(NamedTuple):
@@ -195,14 +194,15 @@ class EarlyClosing:
 
     def received(self, analysis: ConnectionAnalysis, items: list[Item], *, is_over: bool) -> ClosedEarly | None:
         """Close the connection if it is over; else keep its items if they are few and simple."""
-        number = analysis.connection.number
+        conversation = analysis.conversation
+        number = conversation.connection.number
         kept = self._kept.get(number)
         if kept is _TOO_LARGE:
             return None
         size = sum([_size(item) for item in items])
         if kept is not None:
             size += kept.size_bytes
-        is_simple = analysis.refusal is None and analysis.wrapping is None and not analysis.gave_seconds
+        is_simple = conversation.refusal is None and conversation.wrapping is None and not analysis.gave_seconds
         if size > KEPT_RUN_BYTES or not is_simple or self._disk_failed:
             self._keep(number, _TOO_LARGE)
             return None
@@ -230,8 +230,7 @@ class EarlyClosing:
         seconds = [(n, *figures) for n, known in enumerate(analysis.seconds) for figures in known.state()[0]]
         analysis.write_to(self._to_rows)
         gave_rows = analysis.close()
-        self._rows.mark(Stage.WINDOW, True, 0)
-        return ClosedEarly(analysis, self._context, seconds, saved, gave_rows, self._rows.take())
+        return ClosedEarly(analysis, self._context, seconds, saved, gave_rows, self._rows.take_calls())
 
     def _save(self, runs: list[Run]) -> _Saved:
         parts: list[Any] = [part for run in runs for part in run[3:]]  # the bytes and the columns

@@ -64,10 +64,15 @@ class RecordedRows(RowSink):
         if rows:
             self._calls.append(("add_late", (table, rows)))
 
+    def take_calls(self) -> list[Call]:
+        """The calls since the last `mark` or `take_calls`."""
+        calls = self._calls[:]
+        self._calls.clear()
+        return calls
+
     def mark(self, stage: Stage, is_over: bool, frame: int) -> None:
         if self._calls:
-            self._entries.append(Recorded(int(stage), is_over, frame, self._calls[:]))
-            self._calls.clear()
+            self._entries.append(Recorded(int(stage), is_over, frame, self.take_calls()))
 
     def take(self) -> list[Recorded]:
         entries, self._entries = self._entries, []
@@ -102,10 +107,14 @@ def replay(
     entries: Iterable[Recorded], sink: RowSink, deliveries: Deliveries | None, observer: ConnectionObserver
 ) -> int:
     """Make the recorded calls; returns how many notes the observer got."""
+    return sum([make_calls(entry.calls, sink, deliveries, observer) for entry in entries])
+
+
+def make_calls(calls: list[Call], sink: RowSink, deliveries: Deliveries | None, observer: ConnectionObserver) -> int:
+    """Returns how many notes the observer got."""
     notes = 0
-    receivers = {"collect": deliveries, "noted": observer}
-    for entry in entries:
-        for name, values in entry.calls:
-            getattr(receivers.get(name, sink), name)(*values)
-            notes += name == "noted"
+    for name, values in calls:
+        receiver = observer if name == "noted" else deliveries if name == "collect" else sink
+        getattr(receiver, name)(*values)
+        notes += receiver is observer
     return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, TypedDict
 
 from rtmp_spark.codec.json_value import SavedFields
 from rtmp_spark.codec.limits import MAX_PENDING_REQUESTS
@@ -47,11 +47,6 @@ class Request:
         return self.msg_no, self.ts, name, self.frame, self.stream_id, self.nameless, self.answered
 
 
-class StreamAnswer(NamedTuple):
-    stream_id: int
-    request: Request
-
-
 class PendingRequests:
     __slots__ = ("_by_stream", "_by_transaction", "_unanswered")
 
@@ -89,8 +84,9 @@ class PendingRequests:
         """The request of `direction` that a _result or _error of the other side answers; it waits no longer."""
         return self._by_transaction[direction].pop(answer.transaction_id or 0.0, None)
 
-    def status(self, answer: CommandFact, given: Status) -> StreamAnswer | None:
-        """The request that an onStatus answers: the oldest of its stream without an answer, or a play after Reset."""
+    def status(self, answer: CommandFact, given: Status) -> tuple[int, Request] | None:
+        """The request that an onStatus answers, and its stream: the oldest request of the stream without an answer, or
+        a play after Reset."""
         stream_id = answer.stream_id
         waiting = self._by_stream.get(stream_id)
         if not waiting:
@@ -113,14 +109,13 @@ class PendingRequests:
         if given.code == "NetStream.Play.Start" or request.name not in _PLAYS:
             waiting.pop(0)
         self._note(stream_id)
-        return StreamAnswer(stream_id, request)
+        return stream_id, request
 
     def settle(self) -> None:
         """Free memory: no more commands will come."""
-        self._by_transaction = {
-            direction: {number: request for number, request in pending.items() if request.name in _NEED_AN_ANSWER}
-            for direction, pending in self._by_transaction.items()
-        }
+        for direction, pending in self._by_transaction.items():
+            needed = {number: request for number, request in pending.items() if request.name in _NEED_AN_ANSWER}
+            self._by_transaction[direction] = needed
 
     def unanswered(self) -> list[Request]:
         """Requests of the client that need an answer and have none, oldest first."""

@@ -159,7 +159,7 @@ class Session:
         for stream_id, own_rows, own_at in parts:
             span = self._span_for(direction, stream_id, own_rows[0][TS])
             span.add(own_rows)
-            media.append(SpanMedia(span, own_rows, own_at))
+            media.append(_new(SpanMedia, (span, own_rows, own_at)))
         return media
 
     def note_teardown(self, ts: int) -> None:
@@ -296,11 +296,12 @@ class Session:
         answer = self._pending.status(fact, given)
         if answer is None:
             return None
-        span = self._open.get(answer.stream_id)
-        if span is not None and answer.request.name in ("publish", "play", "play2"):
+        stream_id, request = answer
+        span = self._open.get(stream_id)
+        if span is not None and request.name in ("publish", "play", "play2"):
             span.answered = True
             span.refused = span.refused or given.level == "error"
-        return answer.request
+        return request
 
     def _request(self, direction: str, fact: CommandFact) -> None:
         name = fact.name

@@ -172,12 +172,13 @@ class ConnectionRules:
             measure.gap(gaps)
         return measure
 
-    def _open_measures(self, direction: str, stream_id: int | None = None) -> list[StreamMeasure]:
-        session = self._session
-        spans = session.open_spans() if stream_id is None else session.open_spans_on(stream_id)
-        if not spans:
-            return []
-        return [self._measure(span) for span in spans if span.direction == direction and span.number >= 0]
+    def _open_measures(self, direction: str | None, stream_id: int | None = None) -> list[StreamMeasure]:
+        """Of one direction or of both, and of one stream id or of all."""
+        session, found = self._session, []
+        for span in session.open_spans() if stream_id is None else session.open_spans_on(stream_id):
+            if direction in (None, span.direction) and span.number >= 0:
+                found.append(self._measure(span))
+        return found
 
     @property
     def _both_from_start(self) -> bool:
@@ -205,7 +206,7 @@ class ConnectionRules:
                 self._connected = Position(fact.msg_no, fact.frame, fact.ts)
         elif name in _STREAM_COMMANDS:
             self._stream_ids.command(fact)
-            for measure in self._open_measures("c2s", fact.stream_id) + self._open_measures("s2c", fact.stream_id):
+            for measure in self._open_measures(None, fact.stream_id):
                 if not measure.asked:
                     measure.asked = [fact.msg_no, fact.frame]
                 elif measure.direction == "s2c":

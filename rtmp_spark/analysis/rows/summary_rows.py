@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -18,8 +19,10 @@ from rtmp_spark.conversation.stream_span import StreamSpan
 from rtmp_spark.forensics.connection_rules import ConnectionRules
 from rtmp_spark.forensics.ended_connection import Ended
 from rtmp_spark.forensics.loss_rules import loss_pct
+from rtmp_spark.forensics.software.fingerprint import Fingerprint
 from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
 
+_Software = tuple[str | None, str | None, tuple[str, ...]]  # of client and server, and the evidence
 _FIRST_ATTEMPT: Final = (1, None, None)  # attempts.py numbers the others
 _counters: Final = attrgetter(
     "packets", "captured_bytes", "delivered_bytes", "duplicate_bytes", "conflict_bytes", "skipped_bytes",
@@ -42,21 +45,21 @@ def connection_row(
     client = conversation.client or 0
     ends = conversation.ends
     (orig_h, orig_p), (resp_h, resp_p) = ends[client], ends[1 - client]
-    both = (ending.streams["c2s"], ending.streams["s2c"])
-    silence = [ending.silence_us(d) for d in ("c2s", "s2c")]
-    counted = map(int, chain.from_iterable(zip(*map(_counters, both))))
+    to_server, to_client = ending.streams["c2s"], ending.streams["s2c"]
+    silence = (ending.silence_us("c2s"), ending.silence_us("s2c"))
+    counted = map(int, chain.from_iterable(zip(_counters(to_server), _counters(to_client))))
     names = dict.fromkeys([redact.stream_name(s.name) for s in session.spans if s.name is not None])
     wrapping = conversation.wrapping_facts
     return (
         conversation.uid, sorted(connection.files), orig_h, orig_p, resp_h, resp_p, ending.ts_start, ending.ts_end,
         sensor, connection.vlan, community_id(*ends), conversation.service_name, connection.midstream,
         ending.closed_by, ending.close_kind, cause, *[None if s is None else s // 1000 for s in silence],
-        *[stream.unacked_bytes for stream in both], *counted,
+        to_server.unacked_bytes, to_client.unacked_bytes, *counted,
         app, session.tc_url and secrets.address(session.tc_url),
         session.flash_ver and secrets.hide(session.flash_ver), session.server_ver and secrets.hide(session.server_ver),
         *_software(rules), list(names),
         wrapping.session_id, wrapping.server_name, wrapping.tls_version, wrapping.tls_cipher,
-        *map(loss_pct, both),
+        loss_pct(to_server), loss_pct(to_client),
     )  # fmt: skip
 
 
@@ -68,12 +71,16 @@ def ended_connection(conversation: Conversation, ending: Ending, cause: str) -> 
     return Ended(conversation.uid or "", orig_h, resp_h, resp_p, ending.ts_start, *closed)
 
 
-def _software(rules: ConnectionRules | None) -> tuple[str | None, str | None, list[str]]:
+def _software(rules: ConnectionRules | None) -> _Software:
     if rules is None:
-        return None, None, []
-    client, server = rules.client(), rules.server()
+        return None, None, ()
+    return _recognised(rules.client(), rules.server())
+
+
+@lru_cache(256)  # the same few programs connect to the same few servers
+def _recognised(client: Fingerprint, server: Fingerprint) -> _Software:
     evidence = [f"client: {one}" for one in client.evidence] + [f"server: {one}" for one in server.evidence]
-    return client.software, server.software, evidence
+    return client.software, server.software, tuple(evidence)
 
 
 def handshake_rows(uid: str, handshake: Handshakes) -> list[Row]:

@@ -51,9 +51,8 @@ def recognise(
 ) -> Fingerprint:
     """Return the known program with the most points; unknown if it has too few or two have equally many. `hide_all`
     replaces the secrets in texts."""
-    relevant = _relevant_traits(known)
-    names = tuple([name for name in traits if name in relevant])
-    values = [traits[name] for name in names]
+    names = _relevant_names(known, tuple(traits))
+    values = list(map(traits.__getitem__, names))
     if RANDOM in traits and traits[RANDOM] not in _constant_randoms(known):
         values[names.index(RANDOM)] = _ANY_RANDOM  # otherwise each connection would be one of a kind
     return _recognise(known, names, hide_all(tuple(values)))
@@ -67,13 +66,12 @@ def _constant_randoms(known: KnownSoftware) -> frozenset[str]:
     )
 
 
-@lru_cache
-def _relevant_traits(known: KnownSoftware) -> frozenset[str]:
-    """The names of all traits that the entries use."""
-    return frozenset(
-        [trait.name for software in known for trait in software.traits]
-        + [version.trait for software in known for version in software.versions]
-    )
+@lru_cache(256)
+def _relevant_names(known: KnownSoftware, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of traits that the entries use."""
+    used = {trait.name for software in known for trait in software.traits}
+    used |= {version.trait for software in known for version in software.versions}
+    return tuple([name for name in names if name in used])
 
 
 @lru_cache(4096)  # the same few programs connect again and again

@@ -154,7 +154,7 @@ class TraitCollector:
     def found(self, direction: str) -> Traits:
         """All traits of the sender of a direction, including the order of its first messages."""
         names = self._first_messages[direction]
-        return self._of(direction) | {"order": " ".join(names)} if names else self._of(direction)
+        return {**self._of(direction), "order": " ".join(names)} if names else self._of(direction)
 
     def known(self, direction: str) -> Traits:
         """What `found` returns, without secrets."""
