@@ -24,7 +24,7 @@ from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
 from .jars import cache_directory, cached_delta_jars, delta_jars, java_home
-from .java_process import java_process
+from .java_process import java_process, spark_home
 
 if TYPE_CHECKING:  # pyspark is imported while Java starts
     from pyspark.sql import SparkSession
@@ -107,6 +107,7 @@ def start_spark(
 
 def _existing_session() -> SparkSession | None:
     if "pyspark" not in sys.modules:
+        spark_home()  # raises ModuleNotFoundError before Java is looked for
         return None
     from pyspark.sql import SparkSession
 

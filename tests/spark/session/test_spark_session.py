@@ -61,3 +61,18 @@ def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(java:
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "Java still runs"
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("master", ["local[1]", "spark://nowhere:1", "sc://nowhere"])
+def test_without_pyspark_its_absence_is_the_error(master: str) -> None:
+    """Not that Spark did not start, or that Java is missing: the command says which extra to install."""
+    code = (
+        "import importlib.util, sys\nfrom rtmp_spark.spark import start_spark\n"
+        "class Absent:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'pyspark': raise ModuleNotFoundError(\"No module named 'pyspark'\", name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        f"try:\n    start_spark({master!r})\nexcept ModuleNotFoundError as error:\n    print(error.name)"
+    )
+    environment = os.environ | {"RTMP_SPARK_CLASS_ARCHIVE": "0", "JAVA_HOME": "", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True)
+    assert done.stdout == "pyspark\n", done.stderr
