@@ -24,7 +24,7 @@ from rtmp_spark.codec.errors import UserError
 
 from . import class_archive
 from .jars import cache_directory, cached_delta_jars, delta_jars, java_home
-from .java_process import java_process
+from .java_process import java_process, spark_home
 
 if TYPE_CHECKING:  # pyspark is imported while Java starts
     from pyspark.sql import SparkSession
@@ -107,6 +107,7 @@ def start_spark(
 
 def _existing_session() -> SparkSession | None:
     if "pyspark" not in sys.modules:
+        spark_home()  # raises ModuleNotFoundError before Java is looked for
         return None
     from pyspark.sql import SparkSession
 
@@ -155,6 +156,13 @@ def local_settings(small: bool, delta: bool = True) -> dict[str, str]:
         # With C1 alone Java reserves 48 MB for code; Spark fills it, and then Java stops compiling.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     java += class_archive.java_options(jars)
+    # Only descriptions of files and connections pass through the JVM in an ingest: to compile code for their rows and
+    # to plan again after each stage takes longer than it saves, a tenth of the CPU time of Java.
+    interpreted = {
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
+    }
     # It records in which notebook cell a DataFrame was made; elsewhere it costs the import of IPython.
     own = {} if "IPython" in sys.modules else {"spark.python.sql.dataFrameDebugging.enabled": "false"}
     return (
@@ -174,6 +182,7 @@ def local_settings(small: bool, delta: bool = True) -> dict[str, str]:
             "spark.sql.adaptive.enabled": "true",
             _OWN: "true",
         }
+        | (interpreted if small and not delta else {})
     )
 
 

@@ -38,11 +38,14 @@ def test_java_gets_the_options_that_spark_wants(spark: SparkSession) -> None:
 
 START = """
 import os
+import sys
 from rtmp_spark.spark import start_spark
 
-spark = start_spark("local[1]", small=True, delta=False)
+spark = start_spark("local[1]", small=True)
 java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
 assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+spark.range(3).write.format("delta").save(sys.argv[1])
+assert spark.read.format("delta").load(sys.argv[1]).count() == 3
 with open(f"/proc/{java}/cmdline") as command:
     print(java, "SparkSubmit" in command.read(), "PYSPARK_GATEWAY_PORT" in os.environ)
 """
@@ -51,9 +54,12 @@ with open(f"/proc/{java}/cmdline") as command:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("settings", [{}, {"PYSPARK_SUBMIT_ARGS": "pyspark-shell"}])
-def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(java: str, settings: dict[str, str]) -> None:
-    """Either way the session works, and Java ends with the process."""
-    done = subprocess.run([sys.executable, "-c", START], env=os.environ | settings, text=True, capture_output=True)
+def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(
+    java: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """Either way the session works with Delta tables, and Java ends with the process."""
+    command = [sys.executable, "-c", START, str(tmp_path / "table")]
+    done = subprocess.run(command, env=os.environ | settings, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     pid, by_scripts, port = done.stdout.split()
     assert (by_scripts, port) == (str(bool(settings)), "False")
@@ -61,3 +67,18 @@ def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(java:
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "Java still runs"
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("master", ["local[1]", "spark://nowhere:1", "sc://nowhere"])
+def test_without_pyspark_its_absence_is_the_error(master: str) -> None:
+    """Not that Spark did not start, or that Java is missing: the command says which extra to install."""
+    code = (
+        "import importlib.util, sys\nfrom rtmp_spark.spark import start_spark\n"
+        "class Absent:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'pyspark': raise ModuleNotFoundError(\"No module named 'pyspark'\", name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        f"try:\n    start_spark({master!r})\nexcept ModuleNotFoundError as error:\n    print(error.name)"
+    )
+    environment = os.environ | {"RTMP_SPARK_CLASS_ARCHIVE": "0", "JAVA_HOME": "", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True)
+    assert done.stdout == "pyspark\n", done.stderr
