@@ -6,7 +6,6 @@ files beside them. tests/test_compiled.py checks the rules that these modules mu
 - A saved state has no tuple in its types, because JSON reads it back as a list, and compiled code checks types.
 - Their classes have no subclasses in other modules.
 - They do not rely on mypy narrowing an attribute (`if self.x is None`) across a call that changes it.
-
 - Their constants are `Final`, and so are those that they import: C code looks up any other variable of a module in a
   dictionary, by name, whenever it is used.
 """
