@@ -1,17 +1,20 @@
-"""Writes synthetic publications as chunks, TCP packets and pcap files, by the specification and without rtmp_spark."""
+"""Writes synthetic publications as chunks, TCP packets and pcap files, by the specification."""
 
 from __future__ import annotations
 
 import heapq
+import random
 import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from own_handshake import with_own_handshake
 from real_publication import ACK, FIN, PSH, SERVER_PORT, SET_CHUNK_SIZE, SYN, VIDEO, Message, Session
 
 SEGMENT = 1448
+_RNG = random.Random(1935)
 
 
 class ChunkWriter:
@@ -75,7 +78,7 @@ class Script:
     ) -> None:
         """`bodies`: chunked payloads, shared by scripts that repeat the same media. `mark`: a number that makes the
         content of every frame unique."""
-        self.session = session
+        self.session = with_own_handshake(session, _RNG)
         self.chunk_size = chunk_size
         self.writer = ChunkWriter()
         self.writer.bodies = bodies if mark is None else None
