@@ -9,6 +9,9 @@ from kit.capture_rewriting import ACK, FIN, PSH, RST
 from kit.decoded_tables import RtmpTalk
 from kit.handmade_facts import recorded
 
+from rtmp_spark.forensics.streams.stream_verdict import StreamColumns
+from rtmp_spark.schema import column_names
+
 PING = bytes.fromhex("02 000000 000006 04 00000000 0006 00000001")
 FRAME = bytes.fromhex("04 000800 000003 08 01000000 2ffffb")
 
@@ -237,3 +240,10 @@ def test_a_second_play_whose_media_has_another_id_too(tmp_path: Path, second: in
         ("one", 1, 21, "ok"),
         ("two", second, 30, "ok"),
     }
+
+
+def test_the_columns_are_in_the_order_of_the_table() -> None:
+    names = column_names("streams")
+    first = names.index(StreamColumns._fields[0])
+    assert names[first : first + len(StreamColumns._fields)] == StreamColumns._fields
+    assert names[first + len(StreamColumns._fields) :] == ("loss_pct", "ingest_id")
