@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -31,7 +32,10 @@ _CORE: Final = re.compile(rf"{_LETTERS}(?:.*{_LETTERS})?", re.DOTALL)
 _LONG_PART: Final = 8  # a part of a path that is at least this long may be the secret in a name like NAME/720p
 # Letters and digits of a secret that is also found inside a longer word (onNAME); "live" is in "alive".
 _LEAST_GLUED: Final = 8
-_MOST_GLUE: Final = 16  # characters of the word beside the secret
+# Characters of the word beside the secret: at its beginning or end, and on both sides. Each place costs a digest.
+_MOST_GLUE: Final = 6
+_MOST_AROUND: Final = 2
+_MOST_LONG_WORDS: Final = 64  # of a text
 
 
 class Secret(NamedTuple):
@@ -135,8 +139,8 @@ class AddedSecrets(KnownSecrets):
 
 
 class Words:
-    """Where a text has words: a secret begins and ends where words do, or is the whole text, or is a part of one word
-    that has letters and digits."""
+    """Where a text has words: a secret begins and ends where words do, or is the whole text, or is a part of a longer
+    word and has letters and digits."""
 
     __slots__ = ("_ends", "_long", "_starts", "_text")
 
@@ -145,7 +149,8 @@ class Words:
         self._text = text
         self._starts = [start for start, _ in spans]
         self._ends = {end for _, end in spans}
-        self._long = [span for span in spans if span[1] - span[0] > _LEAST_GLUED and _is_mixed(text[slice(*span)])]
+        long = (span for span in spans if span[1] - span[0] > _LEAST_GLUED and _is_mixed(text[slice(*span)]))
+        self._long = list(islice(long, _MOST_LONG_WORDS))
 
     def starts_of(self, length: int) -> list[int]:
         """Where parts of this length begin."""
@@ -155,14 +160,14 @@ class Words:
         return starts + self._glued(length) if self._long and length >= _LEAST_GLUED else starts
 
     def _glued(self, length: int) -> list[int]:
-        """Where parts of this length begin that have letters and digits and are inside a longer word."""
-        return [
-            at
-            for start, end in self._long
-            if length < end - start <= length + _MOST_GLUE
-            for at in range(start, end - length + 1)
-            if _is_mixed(self._text[at : at + length])
-        ]
+        """Where parts of this length begin that have letters and digits and are a part of a longer word."""
+        found: list[int] = []
+        for start, end in self._long:
+            beside = end - start - length
+            if 0 < beside <= _MOST_GLUE:
+                places = range(start, start + beside + 1, 1 if beside <= _MOST_AROUND else beside)
+                found += [at for at in places if _is_mixed(self._text[at : at + length])]
+        return found
 
     def spans_of(self, lengths: Iterable[int]) -> Iterator[tuple[int, int]]:
         return ((start, start + length) for length in lengths for start in self.starts_of(length))

@@ -50,6 +50,21 @@ def metadata_messages(n: int) -> bytes:
     return _one(speak)
 
 
+def long_words_and_names(n: int) -> bytes:
+    """Texts of 60 words with letters and digits after names that are a little shorter."""
+
+    def speak(wire: Wire) -> None:
+        for length in range(24, 30):
+            name = f"{length}" + "a1" * (length // 2 - 1)
+            wire.say(0, message(3, 20, text("releaseStream") + number(length) + b"\x05" + text(name)))
+        for i in range(n):
+            words = " ".join(f"{60 * i + k:015d}abcdefghijklmno" for k in range(60)).encode()
+            body = text("onTextData") + b"\x0c" + struct.pack(">I", len(words)) + words
+            wire.say(0, message(4, 18, body, stream_id=1))
+
+    return _one(speak)
+
+
 def words_and_names(n: int) -> bytes:
     """A text of `n` words after names of many lengths."""
 
@@ -299,6 +314,7 @@ FURTHER_FAMILIES: dict[str, Family] = {
     "metadata_keys": Family(metadata_keys, 50_000, ("--json",)),
     "metadata_messages": Family(metadata_messages, 5000, ("--json",)),
     "words_and_names": Family(words_and_names, 130_000, ("--json",)),
+    "long_words_and_names": Family(long_words_and_names, 480, ("--json",)),
     "unanswered_names": Family(unanswered_names, 2500, ("--json",)),
     "republications": Family(republications, 1200),
     "seeks": Family(seeks, 2000),

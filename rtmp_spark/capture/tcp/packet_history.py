@@ -16,7 +16,6 @@ Hashes = npt.NDArray[np.uint64]  # one per packet (duplicate_packets.py)
 
 _NO_HASHES = np.zeros(0, np.uint64)
 _NEAR_NS = 2 * DUPLICATE_WITHIN_NS  # packets may be recorded out of order
-_NOTHING_SENT = (-1, -1, -1, -1)
 
 
 class Chunk(NamedTuple):
@@ -34,9 +33,8 @@ class PacketHistory:
     __slots__ = ("_chunks", "_earlier", "_file", "_last", "_older", "_older_count", "is_irregular", "reached")
 
     def __init__(self) -> None:
-        self.reached = list(
-            _NOTHING_SENT
-        )  # per side the highest sequence number and the highest acknowledged; -1: none
+        # Per side the highest sequence number and the highest acknowledged one; -1: none.
+        self.reached = [-1, -1, -1, -1]
         self.is_irregular = False  # the numbers jumped so far that `reached` does not tell which packets may repeat
         self._file = -1
         self._chunks: list[Chunk] = []

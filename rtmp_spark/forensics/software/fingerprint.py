@@ -53,7 +53,7 @@ def recognise(
     replaces the secrets in texts."""
     names = _relevant_names(known, tuple(traits))
     values = list(map(traits.__getitem__, names))
-    if RANDOM in traits and traits[RANDOM] not in _constant_randoms(known):
+    if RANDOM in names and traits[RANDOM] not in _constant_randoms(known):
         values[names.index(RANDOM)] = _ANY_RANDOM  # otherwise each connection would be one of a kind
     return _recognise(known, names, hide_all(tuple(values)))
 

@@ -61,7 +61,7 @@ def spark_home() -> Path:
 def java_process(settings: Mapping[str, str]) -> Iterator[Callable[[], None]]:
     """Java starts now; the function that is returned waits for it, after which pyspark connects to it.
 
-    If the user has settings of his own, or Java may run already, nothing happens here and pyspark starts Java.
+    If the user has own Spark settings, or Java may run already, nothing happens here and pyspark starts Java.
     """
     home = spark_home()
     if "pyspark" in sys.modules or any(name in os.environ for name in _FOR_THE_SCRIPTS) or (home / "conf").exists():
@@ -72,12 +72,12 @@ def java_process(settings: Mapping[str, str]) -> Iterator[Callable[[], None]]:
     java = _start(home, settings, address)
     try:
         yield lambda: _connect(java, address)
-        _running.append(java)
-    except BaseException:
-        java.kill()
-        java.wait()
-        raise
     finally:
+        if _PORT in os.environ:  # pyspark uses this Java from now on, also if the session does not start
+            _running.append(java)
+        else:
+            java.kill()
+            java.wait()
         for name in (_PORT, _SECRET):
             os.environ.pop(name, None)
         shutil.rmtree(directory, ignore_errors=True)

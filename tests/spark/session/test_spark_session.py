@@ -69,6 +69,19 @@ def test_java_starts_without_scripts_unless_the_user_has_settings_for_them(
         time.sleep(0.1)
 
 
+@pytest.mark.spark
+def test_a_session_starts_after_one_that_did_not(java: str) -> None:
+    """The Java of the first one is used again: pyspark keeps its connection to it."""
+    tries = (
+        "from rtmp_spark.spark import start_spark\n"
+        "for master in ('local[0]', 'local[1]'):\n"
+        "    try: print(start_spark(master, delta=False, small=True).range(5).count())\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", tries], text=True, capture_output=True)
+    assert done.stdout.split() == ["UserError", "5"], done.stderr
+
+
 @pytest.mark.parametrize("master", ["local[1]", "spark://nowhere:1", "sc://nowhere"])
 def test_without_pyspark_its_absence_is_the_error(master: str) -> None:
     """Not that Spark did not start, or that Java is missing: the command says which extra to install."""
