@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from typing import Any
@@ -30,7 +31,7 @@ def warm_up(archive: str) -> None:
     Java writes the archive when it ends, which is after this process: `make` waits for both.
     """
     settings = local_settings(small=True) | {"spark.master": "local[2]"}
-    settings["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={archive}"
+    settings["spark.driver.extraJavaOptions"] += " " + shlex.quote(f"-XX:ArchiveClassesAtExit={archive}")
     builder: Any = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -70,7 +70,7 @@ def java_home() -> Path | None:
     through a wrapper that drops this argument.
     """
     home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
+    if home:  # pyspark looks for Java only there
         check_java(Path(home) / "bin" / "java")
         return Path(home)
     on_path = shutil.which("java")

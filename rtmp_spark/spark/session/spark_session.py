@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -170,7 +171,7 @@ def local_settings(small: bool, delta: bool = True) -> dict[str, str]:
         | own
         | {
             "spark.driver.extraClassPath": ":".join(map(str, jars)),
-            "spark.driver.extraJavaOptions": " ".join(java),
+            "spark.driver.extraJavaOptions": shlex.join(java),
             "spark.driver.memory": os.environ.get("RTMP_SPARK_DRIVER_MEMORY", "2g"),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -193,7 +194,7 @@ def _cluster(delta: bool) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = {"spark.jars": ",".join(map(str, delta_jars()))} if delta else {}
     return jars | {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j(cache_directory())}",
+        "spark.driver.extraJavaOptions": shlex.quote(f"-Dlog4j2.configurationFile={_log4j(cache_directory())}"),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(cache_directory() / "warehouse"),
     }
