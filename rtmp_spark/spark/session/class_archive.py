@@ -15,6 +15,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from .java_process import spark_home
 VARIABLE = "RTMP_SPARK_CLASS_ARCHIVE"
 KEPT = 3  # archives, for other Java versions and other environments
 SECONDS = 600
+AGAIN_SECONDS = 86_400  # after a failure
 _planned: set[Path] = set()
 
 
@@ -33,7 +35,7 @@ def java_options(jars: list[Path]) -> list[str]:
         return []
     archive = archive_path(jars)
     if not _is_whole(archive):
-        if archive not in _planned and not _impossible(archive).exists():
+        if archive not in _planned and not _failed_lately(archive):
             _planned.add(archive)
             atexit.register(_make_later, archive)
         return []
@@ -56,9 +58,17 @@ def archive_path(jars: list[Path]) -> Path:
     return cache_directory() / f"classes-{key.hexdigest()[:12]}.jsa"
 
 
-def _impossible(archive: Path) -> Path:
-    """A file whose existence means that this Java cannot create an archive."""
+def _failure(archive: Path) -> Path:
+    """A file that says when the archive could not be created."""
     return archive.with_suffix(".none")
+
+
+def _failed_lately(archive: Path) -> bool:
+    """Whether this Java could not create an archive within the last day; the machine may only have been too busy."""
+    try:
+        return time.time() - _failure(archive).stat().st_mtime < AGAIN_SECONDS
+    except OSError:
+        return False
 
 
 def _is_whole(file: Path) -> bool:
@@ -103,7 +113,7 @@ def make(name: str) -> None:
         if growing.exists() and growing.stat().st_size:
             growing.replace(archive)
         else:
-            _impossible(archive).touch()
+            _failure(archive).touch()
 
 
 def _sweep(archive: Path) -> None:
@@ -111,6 +121,6 @@ def _sweep(archive: Path) -> None:
     files = list(archive.parent.glob("classes-*"))
     whole = [f for f in files if _is_whole(f)]
     old = sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)[KEPT:]
-    for file in {*files} - {*whole} - {_impossible(archive)} | {*old}:
+    for file in {*files} - {*whole} - {_failure(archive)} | {*old}:
         with suppress(OSError):
             file.unlink()

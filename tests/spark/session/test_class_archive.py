@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_one_at_a_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == []
 
 
-def test_a_java_that_cannot_create_one_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_cannot_create_one_is_asked_again_after_a_day(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Path] = []
     monkeypatch.setattr(class_archive.atexit, "register", lambda _, archive: planned.append(archive))
     jars = [Path("delta.jar")]
@@ -92,7 +93,11 @@ def test_a_java_that_cannot_create_one_is_asked_once(cache: Path, monkeypatch: p
         class_archive.make(str(planned[0]))
     monkeypatch.setattr(class_archive, "_planned", set())
     assert class_archive.java_options(jars) == [] and len(planned) == 1
-    assert [p.suffix for p in cache.glob("classes-*")] == [".none"]
+    failures = list(cache.glob("classes-*"))
+    assert [p.suffix for p in failures] == [".none"]
+    yesterday = time.time() - class_archive.AGAIN_SECONDS - 1
+    os.utime(failures[0], (yesterday, yesterday))
+    assert class_archive.java_options(jars) == [] and len(planned) == 2
 
 
 @pytest.mark.slow
